@@ -293,7 +293,7 @@ _AGENTS: Final = (
         ADVISOR,
         AdvisorParameters,
         _ANY_FORMAT,
-        "routing.tools.advisor.Advisor",
+        "routing.tools.agents.Advisor",
         model_settings=("model",),
     ),
     ToolSpec(
@@ -336,10 +336,10 @@ TOOLS: Final = {
                 SUBAGENT,
                 SubagentParameters,
                 _ANY_FORMAT,
-                "routing.tools.subagent.Subagent",
+                "routing.tools.agents.Subagent",
                 model_settings=("model",),
             ),
-            ToolSpec(APPLY_PATCH, JsonObject, _RESPONSES, "routing.tools.apply_patch.ApplyPatch"),
+            ToolSpec(APPLY_PATCH, JsonObject, _RESPONSES, "routing.tools.files.ApplyPatch"),
             ToolSpec(SHELL, JsonObject, _NOT_CHAT, "routing.tools.shell.Shell"),
             ToolSpec(TOOL_SEARCH, JsonObject, _NOT_CHAT, "routing.tools.tool_search.ToolSearch"),
         )

@@ -33,8 +33,15 @@ def read_cache_options(
     wishes = (flag, preset.get("cache_enabled"), by_default)
     if not next(wish for wish in wishes if wish is not None):
         return None
+    text = str(headers.get("HTTP_X_ROUTER_CACHE_TTL") or "").strip()
+    digits = text.removeprefix("-").removeprefix("+")
+    if digits.isascii() and digits.isdecimal():
+        # What is that long is out of bounds, and Python would not read all of it.
+        ttl_s = int(text) if len(digits) <= _DIGITS_MAX else TTL_S_MAX * (-1) ** (text[0] == "-")
+    else:
+        ttl_s = int(preset.get("cache_ttl_seconds") or TTL_S_DEFAULT)
     clears = _flag(headers.get("HTTP_X_ROUTER_CACHE_CLEAR")) is True
-    return CacheOptions(_ttl_s(headers.get("HTTP_X_ROUTER_CACHE_TTL"), preset), clears)
+    return CacheOptions(min(max(ttl_s, 1), TTL_S_MAX), clears)
 
 
 def may_share(
@@ -54,10 +61,10 @@ def may_share(
     mode = settings.ROUTER_SHARE_IDENTICAL
     if mode == "off" or preset.get("cache_enabled") is False:
         return False
-    flag = _flag(headers.get(MAY_SHARE))
+    flag = _flag(headers[MAY_SHARE]) if MAY_SHARE in headers else None
     if flag is not None or not is_whole:
         return flag is True
-    asks_for_cache = _flag(headers.get(MAY_SWITCH_ON))
+    asks_for_cache = _flag(headers[MAY_SWITCH_ON]) if MAY_SWITCH_ON in headers else None
     if asks_for_cache is None:
         asks = by_default or bool(preset.get("cache_enabled"))
         return asks or (is_repeatable and mode == "repeatable")
@@ -66,14 +73,3 @@ def may_share(
 
 def _flag(header: object) -> bool | None:
     return _FLAGS.get(str(header).strip().lower())
-
-
-def _ttl_s(header: object, preset: Mapping[str, Any]) -> int:
-    text = str(header or "").strip()
-    digits = text.removeprefix("-").removeprefix("+")
-    if digits.isascii() and digits.isdecimal():
-        # What is that long is out of bounds, and Python would not read all of it.
-        seconds = int(text) if len(digits) <= _DIGITS_MAX else TTL_S_MAX * (-1) ** (text[0] == "-")
-    else:
-        seconds = int(preset.get("cache_ttl_seconds") or TTL_S_DEFAULT)
-    return min(max(seconds, 1), TTL_S_MAX)

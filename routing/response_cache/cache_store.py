@@ -1,4 +1,5 @@
-"""Where cached answers are kept: the hint store, or this process where there is none.
+"""Where answers are that others may have: cached ones in the hint store, or in this process where
+there is none, and those on their way in this process.
 
 There are so many places (`ROUTER_RESPONSE_CACHE_ENTRIES`), and the name of an answer says which one
 is its own: what comes later to the same place takes it. Whatever the hint store does is a miss.
@@ -12,6 +13,7 @@ from typing import Any
 from django.conf import settings
 
 from gateway.shared_cache import cache_key, shared_cache
+from routing.response_cache.entry import Entry
 
 
 class LocalStore:
@@ -75,3 +77,45 @@ def _place(name: str) -> int:
 
 def _place_key(name: str) -> str:
     return f"{cache_key('answers')}:{_place(name)}"
+
+
+# --- Requests under way, by the name that their answer would be kept under ------------------------
+
+
+class Flight:
+    """One request under way. Once it `has_landed`, `entry` is its answer; None where it failed, or
+    `is_private`: nobody else may have it."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.entry: Entry | None = None
+        self.is_private = False
+        self.has_landed = threading.Event()
+
+
+class Flights:
+    """All of one process."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._under_way: dict[str, Flight] = {}
+
+    def join(self, name: str) -> tuple[Flight, bool]:
+        """The flight of that name, and whether it is a new one that the caller must land."""
+        with self._lock:
+            flight = self._under_way.get(name)
+            if flight is not None:
+                return flight, False
+            flight = self._under_way[name] = Flight(name)
+            return flight, True
+
+    def land(self, flight: Flight) -> None:
+        """Tell those who wait that the request has ended, or that they wait in vain. May be said
+        again."""
+        with self._lock:
+            if self._under_way.get(flight.name) is flight:
+                del self._under_way[flight.name]
+        flight.has_landed.set()
+
+
+flights = Flights()

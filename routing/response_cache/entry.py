@@ -67,22 +67,22 @@ def is_small(body: Mapping[str, Any], chars_max: int = BODY_CHARS_MAX) -> bool:
     """Whether it takes a moment to name a body: its characters, and so many for each value, are
     counted up to the bound."""
     chars_left, waiting = chars_max, list[Any]([body])
-    while waiting and (chars_left := chars_left - _own_chars(waiting[-1])) >= 0:
+    while waiting:
         value: Any = waiting.pop()
+        if isinstance(value, str):
+            chars_left -= len(value)
+        elif isinstance(value, dict | list):
+            chars_left -= _VALUE_CHARS * len(value)
+        elif isinstance(value, int):
+            chars_left -= value.bit_length() // 3
+        if chars_left < 0:
+            return False
         if isinstance(value, dict):
             waiting += value
             waiting += value.values()
         elif isinstance(value, list):
             waiting += value
-    return chars_left >= 0
-
-
-def _own_chars(value: object) -> int:
-    if isinstance(value, str):
-        return len(value)
-    if isinstance(value, dict | list):
-        return _VALUE_CHARS * len(value)
-    return value.bit_length() // 3 if isinstance(value, int) else 0
+    return True
 
 
 def pack_entry(entry: Entry, name: str) -> bytes:
@@ -135,20 +135,16 @@ def _renew_all(answer: JsonObject, ids: dict[str, str], now: int) -> JsonObject:
     """An answer or an event, and the answer that stands inside of it."""
     inner = [answer[name] for name in _INNER if isinstance(answer.get(name), dict)]
     for each in (answer, *inner):
-        _renew(each, ids, now)
+        kind = _find_kind(each)
+        if kind is not None and "id" in each:
+            each["id"] = ids[kind]
+        for name in _TIMES:
+            if isinstance(each.get(name), int):
+                each[name] = now
+        each.pop("router_metadata", None)
+        if isinstance(each.get("usage"), dict):
+            each["usage"] = zero_usage(each["usage"])
     return answer
-
-
-def _renew(answer: JsonObject, ids: dict[str, str], now: int) -> None:
-    kind = _find_kind(answer)
-    if kind is not None and "id" in answer:
-        answer["id"] = ids[kind]
-    for name in _TIMES:
-        if isinstance(answer.get(name), int):
-            answer[name] = now
-    answer.pop("router_metadata", None)
-    if isinstance(answer.get("usage"), dict):
-        answer["usage"] = zero_usage(answer["usage"])
 
 
 def _find_kind(answer: JsonObject) -> str | None:

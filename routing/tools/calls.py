@@ -80,9 +80,12 @@ class _Job:
         self.until = min(self._started + limit_s, context.deadline)
         self._was_stopped = False
         self._tool = call.fitted.type
-        self._task = None if call.refused else _start(partial(self._carry_out, call, context))
+        self._task: _Greenlet | _Thread | None = None
         if call.refused:
             self._result = failed_result(call.refused)
+        else:
+            work = partial(self._carry_out, call, context)
+            self._task = _Greenlet(work) if under_gevent() else _Thread(work)
 
     def wait(self, until: float | None) -> bool:
         if self._result is None and self._task is not None:
@@ -151,34 +154,26 @@ class _Thread:
         """A thread cannot be stopped."""
 
 
-def _start(work: Callable[[], None]) -> _Greenlet | _Thread:
-    return _Greenlet(work) if under_gevent() else _Thread(work)
-
-
 def failed_result(told: str) -> Result:
     return Result(failure_text(told), failed=True)
 
 
 def _run_call(call: ServerToolCall, context: ToolContext) -> Result:
+    """The result, cut to its bounds; a failed one where there is none, or it is too large."""
     arguments = parse_arguments(call.arguments)
     if arguments is None:
         return failed_result("The arguments are no JSON object")
     try:
-        return _check_result(call.fitted.tool.run(arguments, context))
+        result: object = call.fitted.tool.run(arguments, context)
+        if not isinstance(result, Result) or not isinstance(result.text, str):
+            raise ToolFailed("The tool gave no result")
+        result.text = cut_text(result.text, settings.ROUTER_TOOL_RESULT_CHARS)
+        has_more = result.item or result.block is not None
+        if has_more and len(json_text([result.item, result.block])) > _SHOWN_BYTES_MAX:
+            raise ToolFailed("The tool's result is too large")
+        return result
     except ToolFailed as error:
         return failed_result(str(error))
     except Exception as error:
         log.exception("Server tool %s failed", call.fitted.type, exc_info=error)
         return failed_result("The tool failed")
-
-
-def _check_result(result: object) -> Result:
-    """The result, cut to its bounds. Raises `ToolFailed` for an invalid one."""
-    if not isinstance(result, Result) or not isinstance(result.text, str):
-        raise ToolFailed("The tool gave no result")
-    result.text = cut_text(result.text, settings.ROUTER_TOOL_RESULT_CHARS)
-    if result.item or result.block is not None:
-        shown = json_text([result.item, result.block])
-        if len(shown) > _SHOWN_BYTES_MAX:
-            raise ToolFailed("The tool's result is too large")
-    return result

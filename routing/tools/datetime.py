@@ -1,7 +1,7 @@
 """`router:datetime`: what time it is."""
 
 from datetime import UTC
-from typing import Any, Final
+from typing import Final
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from gateway.http.jsonio import JsonObject
@@ -32,16 +32,11 @@ class Datetime:
 
     def run(self, arguments: JsonObject, context: ToolContext) -> Result:
         name = arguments.get("timezone") or self._zone
-        now = context.now().astimezone(_zone(name)).isoformat(timespec="seconds")
+        try:
+            zone = UTC if name == "UTC" else ZoneInfo(name)
+        except (ZoneInfoNotFoundError, ValueError, OSError, TypeError):
+            # ValueError: not a relative path. OSError: a directory of zones, or a name too long.
+            raise ToolFailed("timezone is no IANA name of a time zone") from None
+        now = context.now().astimezone(zone).isoformat(timespec="seconds")
         said = {"datetime": now, "timezone": name}
         return Result(json_text(said), item=said)
-
-
-def _zone(name: Any) -> Any:
-    if name == "UTC":
-        return UTC
-    try:
-        return ZoneInfo(name)
-    except (ZoneInfoNotFoundError, ValueError, OSError, TypeError):
-        # ValueError: not a relative path. OSError: a directory of zones, or a name too long.
-        raise ToolFailed("timezone is no IANA name of a time zone") from None

@@ -38,47 +38,44 @@ class ImageGeneration:
         if isinstance(named, str):
             model = catalogue.current().model(named)
             return model is None or _makes_images(model)
-        return _image_model() is not None
+        return _find_image_model() is not None
 
     def run(self, arguments: JsonObject, context: ToolContext) -> Result:
         prompt = required_text(arguments, "prompt")
-        answer = context.ask(self._body(prompt))
-        images = answer.message.get("images") or []
-        if not images:
-            raise ToolFailed("The model made no picture")
-        said = {"images": len(images), "model": answer.model}
-        return Result(
-            json_text({"status": "shown to the user", **said}),
-            item={"prompt": prompt, "model": answer.model, "result": _url(images[0])},
-            images=images,
-        )
-
-    def _body(self, prompt: str) -> JsonObject:
-        model = self._model or _image_model()
+        model = self._model or _find_image_model()
         if model is None:
             raise ToolFailed("No model makes pictures")
         body = {"model": model, "messages": [user_message(prompt)], "modalities": ["image", "text"]}
-        return body | ({"image_config": self._config} if self._config else {})
+        answer = context.ask(body | ({"image_config": self._config} if self._config else {}))
+        images = answer.message.get("images") or []
+        if not images:
+            raise ToolFailed("The model made no picture")
+        place = images[0].get("image_url") if isinstance(images[0], dict) else None
+        url = place.get("url") if isinstance(place, dict) else None
+        said = {"images": len(images), "model": answer.model}
+        return Result(
+            json_text({"status": "shown to the user", **said}),
+            item={
+                "prompt": prompt,
+                "model": answer.model,
+                "result": url if isinstance(url, str) else None,
+            },
+            images=images,
+        )
 
 
-def _image_model() -> str | None:
+def _find_image_model() -> str | None:
     """The cheapest listed model that makes pictures."""
     listed = catalogue.current().listing
     able = [model for model in listed if _makes_images(model) and model.by_price]
-    return min(able, key=_price).id if able else None
+    return min(able, key=_get_price).id if able else None
 
 
 def _makes_images(model: ModelEntry) -> bool:
     return "image" in model.output_modalities
 
 
-def _price(model: ModelEntry) -> Any:
+def _get_price(model: ModelEntry) -> Any:
     prices = model.by_price[0].prices
     assert prices is not None
     return prices.completion
-
-
-def _url(image: object) -> str | None:
-    place = image.get("image_url") if isinstance(image, dict) else None
-    url = place.get("url") if isinstance(place, dict) else None
-    return url if isinstance(url, str) else None

@@ -40,26 +40,16 @@ def user_message(text: str) -> JsonObject:
     return {"role": "user", "content": text}
 
 
-def agent_name(kind: str, settings: Mapping[str, Any]) -> str:
-    """The function name of one of several tools of a type."""
-    name = str(settings.get("name") or "").strip()
-    return f"{kind}_{name}" if name else kind
-
-
 def format_transcript(messages: list[JsonObject]) -> str:
     """A conversation as a text to be read by another model."""
     lines = []
     for message in messages:
-        text = _text(message.get("content"))
+        content = message.get("content")
+        text = content if isinstance(content, str) else ""
+        if isinstance(content, list):
+            text = "\n".join(part["text"] for part in content if part.get("type") == "text")
         called = [call["function"]["name"] for call in message.get("tool_calls") or ()]
         beside = f"[calls {', '.join(called)}]" if called else ""
         if text or beside:
             lines.append(f"{message['role']}: {' '.join(filter(None, (text, beside)))}")
     return "\n\n".join(lines)[-TASK_CHARS_MAX:]
-
-
-def _text(content: object) -> str:
-    if isinstance(content, str):
-        return content
-    parts = content if isinstance(content, list) else []
-    return "\n".join(part["text"] for part in parts if part.get("type") == "text")

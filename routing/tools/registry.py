@@ -1,7 +1,6 @@
 """The classes that run server tools, by the specs of `routing.formats.server_tools`."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from functools import cache
 from typing import Any, Final
 
 from django.utils.module_loading import import_string
@@ -20,17 +19,21 @@ def maker_of(kind: str) -> Maker | None:
     """The maker of a tool of that type (`router:...`); None if there is none. A backend that the
     operator configured (`ROUTER_TOOL_BACKENDS`) takes precedence."""
     path = settings.ROUTER_TOOL_BACKENDS.get(kind)
-    return _load_maker(path) if path else BUILT_IN.get(kind)
+    return import_string(path) if path else BUILT_IN.get(kind)
 
 
 def list_missing(tools: Iterable[JsonObject]) -> list[str]:
     """The types of server tools that are not available here, among checked tools and the tools in
     their settings."""
-    return list(
-        dict.fromkeys(
-            kind for kind, settings in _walk_tools(tools) if not _is_available(kind, settings)
-        )
-    )
+    missing: dict[str, None] = {}
+    for kind, given in _walk_tools(tools):
+        # A backend that the operator configured is taken to be available.
+        if kind not in settings.ROUTER_TOOL_BACKENDS:
+            tool = BUILT_IN.get(kind)
+            is_available = getattr(tool, "is_available", None)
+            if tool is None or not (is_available is None or is_available(given)):
+                missing[kind] = None
+    return list(missing)
 
 
 def list_asked_models(tools: Iterable[JsonObject]) -> list[str]:
@@ -59,22 +62,3 @@ def _walk_tools(tools: Iterable[JsonObject]) -> Iterator[tuple[str, JsonObject]]
             settings = parameters_of(tool)
             yield canonical_tool(tool["type"]), settings
             yield from _walk_tools(settings.get("tools") or ())
-
-
-def _is_available(kind: str, given: JsonObject) -> bool:
-    if kind in settings.ROUTER_TOOL_BACKENDS:
-        # A backend that the operator configured is taken to be available.
-        return True
-    tool = BUILT_IN.get(kind)
-    return tool is not None and getattr(tool, "is_available", _needs_nothing)(given)
-
-
-def _needs_nothing(parameters: JsonObject) -> bool:
-    """For tools that are available whatever their settings."""
-    return True
-
-
-@cache
-def _load_maker(path: str) -> Maker:
-    maker: Maker = import_string(path)
-    return maker

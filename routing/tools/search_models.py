@@ -3,7 +3,6 @@
 from collections.abc import Iterable
 from typing import Final
 
-from accounts.caller import Caller
 from gateway.eventloop import run_in_thread
 from gateway.http.jsonio import JsonObject
 from routing.catalogue.listing import ListingRules, list_permitted, top_endpoint
@@ -43,21 +42,18 @@ class SearchModels:
         if not isinstance(query, str) or not query.strip():
             raise ToolFailed("query must be a text")
         words = query[:_QUERY_CHARS_MAX].lower().split()[:_WORDS_MAX]
-        snapshot, rules = catalogue.current(), _rules_of(context.caller)
+        snapshot, caller = catalogue.current(), context.caller
+        rules = ListingRules(
+            allowed_providers=caller.allowed_providers,
+            ignored_providers=caller.ignored_providers,
+            guarded=caller.guard.rules if caller.guard else None,
+        )
         found = run_in_thread(
             lambda: rank_models(list_permitted(snapshot, rules), words, self._most)
         )
         shown = [_serialize_model(model) for model in found]
         item = {"query": query, "arguments": json_text(arguments)}
         return Result(json_text({"models": shown}), item=item)
-
-
-def _rules_of(caller: Caller) -> ListingRules:
-    return ListingRules(
-        allowed_providers=caller.allowed_providers,
-        ignored_providers=caller.ignored_providers,
-        guarded=caller.guard.rules if caller.guard else None,
-    )
 
 
 def rank_models(models: Iterable[ModelEntry], words: list[str], most: int) -> list[ModelEntry]:

@@ -61,7 +61,10 @@ class Bash(WorkspaceTool):
         ran = _run_command(
             self.workspace, command, command_time_s(arguments.get("timeout_s"), context.deadline)
         )
-        told = _serialize_run(ran)
+        told: JsonObject = {"stdout": ran["stdout"], "stderr": ran["stderr"]}
+        told["return_code"] = ran["status"]
+        told |= {"stopped": ran["stopped"]} if ran["stopped"] else {}
+        told |= {"truncated": True} if ran["cut"] else {}
         block = {"type": "router_bash_result", **told}
         return Result(
             json_text(told),
@@ -91,7 +94,13 @@ class Shell(WorkspaceTool):
                 max(0.1, min(left_s, command_time_s(each_s, context.deadline))),
             )
             left_s -= ran["took_s"]
-            output.append(_serialize_outcome(ran))
+            outcome: JsonObject = {"type": "exit", "exit_code": ran["status"]}
+            if ran["by_time"]:
+                outcome = {"type": "timeout"}
+            elif ran["stopped"]:
+                outcome["stopped"] = ran["stopped"]
+            told = {"stdout": ran["stdout"], "stderr": ran["stderr"], "outcome": outcome}
+            output.append(told | ({"truncated": True} if ran["cut"] else {}))
         action = {"commands": commands} | ({"timeout_ms": asked} if each_s else {})
         return Result(
             json_text({"output": output}),
@@ -127,20 +136,3 @@ def _run_command(workspace: ToolWorkspace, command: str, time_s: float) -> JsonO
 def _text(said: object) -> str:
     """What the inside says is as far from being trusted as the commands are."""
     return said[:OUTPUT_BYTES] if isinstance(said, str) else ""
-
-
-def _serialize_run(ran: JsonObject) -> JsonObject:
-    told = {"stdout": ran["stdout"], "stderr": ran["stderr"], "return_code": ran["status"]}
-    if ran["stopped"]:
-        told["stopped"] = ran["stopped"]
-    return told | ({"truncated": True} if ran["cut"] else {})
-
-
-def _serialize_outcome(ran: JsonObject) -> JsonObject:
-    outcome: JsonObject = {"type": "exit", "exit_code": ran["status"]}
-    if ran["by_time"]:
-        outcome = {"type": "timeout"}
-    elif ran["stopped"]:
-        outcome["stopped"] = ran["stopped"]
-    told = {"stdout": ran["stdout"], "stderr": ran["stderr"], "outcome": outcome}
-    return told | ({"truncated": True} if ran["cut"] else {})

@@ -1,5 +1,8 @@
-"""Texts for models: results as JSON, failures, cuts; and the arguments that models write."""
+"""Texts for models: results as JSON, failures, cuts; and texts that models write: arguments, and
+answers that cite the pages that tools found."""
 
+import re
+from collections.abc import Iterable
 from typing import Final
 
 import pydantic_core
@@ -7,6 +10,8 @@ import pydantic_core
 from gateway.http.jsonio import JsonObject, dumps
 
 _SHOWN_CHARS: Final = 500
+# What goes on with a URL rather than ending it.
+_GOES_ON: Final = r"(?![\w/?#=&%~+-])"
 
 
 def json_text(value: object) -> str:
@@ -35,3 +40,31 @@ def parse_arguments(text: str) -> JsonObject | None:
     except ValueError:
         return None
     return value if isinstance(value, dict) else None
+
+
+def place_citations(found: Iterable[JsonObject], text: str, *, before: int = 0) -> list[JsonObject]:
+    """Of the `url_citation` annotations, each page once: those whose URL the text names, in its
+    order and with their places, counted from `before`; all of them, with none, where it names no
+    one's."""
+    pages = {each["url_citation"]["url"]: each for each in found}
+    placed = [
+        (place, each) for url, each in pages.items() if (place := _find_url(url, text)) is not None
+    ]
+    if not placed:
+        return list(pages.values())
+    cited = []
+    for (start, end), each in sorted(placed, key=lambda pair: pair[0]):
+        indexes = {"start_index": start + before, "end_index": end + before}
+        cited.append({**each, "url_citation": {**each["url_citation"], **indexes}})
+    return cited
+
+
+def _find_url(url: str, text: str) -> tuple[int, int] | None:
+    """Of the Markdown link that leads there, else of the URL itself."""
+    bare = url.rstrip("/")
+    if bare not in text:
+        return None
+    named = re.escape(bare) + "/?" + _GOES_ON
+    match = re.search(rf"\[[^\[\]\n]{{0,200}}\]\(<?{named}[^()\n]{{0,200}}\)", text)
+    match = match or re.search(named, text)
+    return match.span() if match else None

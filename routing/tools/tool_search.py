@@ -33,7 +33,7 @@ class DeferredFunctions:
 
     def __init__(self, functions: Mapping[str, JsonObject]) -> None:
         self._functions = dict(functions)
-        self._texts = {name: _text(each) for name, each in functions.items()}
+        self._texts = {name: _join_texts(each) for name, each in functions.items()}
         self._shown: set[str] = set()
 
     def hides(self, name: str) -> bool:
@@ -50,13 +50,13 @@ class DeferredFunctions:
     def find(self, query: str) -> list[JsonObject]:
         """The functions that contain most words of the query, best first."""
         words = list(dict.fromkeys(_WORD.findall(query.lower())))[:_WORDS_MAX]
-        scored = [(self._score(name, words), name) for name in self._functions]
+        scored = []
+        for name, text in self._texts.items():
+            lower = name.lower()
+            score = sum(_NAME_WEIGHT if word in lower else word in text for word in words)
+            scored.append((score, name))
         found = sorted((pair for pair in scored if pair[0]), key=lambda pair: -pair[0])
         return [self._functions[name] for _, name in found[:FOUND_MAX]]
-
-    def _score(self, name: str, words: list[str]) -> int:
-        lower, text = name.lower(), self._texts[name]
-        return sum(_NAME_WEIGHT if word in lower else word in text for word in words)
 
 
 class ToolSearch:
@@ -86,7 +86,7 @@ class ToolSearch:
         )
 
 
-def _text(function: JsonObject) -> str:
+def _join_texts(function: JsonObject) -> str:
     """The description, and the names and descriptions of the parameters."""
     parameters = function.get("parameters")
     properties = parameters.get("properties") if isinstance(parameters, dict) else None

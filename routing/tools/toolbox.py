@@ -38,10 +38,18 @@ class Toolbox:
         # The last number appended to each name that several tools want.
         self._numbers: dict[str, int] = {}
         self._workspace = ToolWorkspace()
-        self._deferred = DeferredFunctions(_deferred_functions(tools))
+        deferred: dict[str, JsonObject] = {}
+        if any(tool["type"] == TOOL_SEARCH for tool in tools):
+            # There is a tool to find them.
+            for tool in tools:
+                if tool["type"] == "function" and tool.get("defer_loading"):
+                    deferred[_function(tool)["name"]] = _function(tool)
+        self._deferred = DeferredFunctions(deferred)
         for name in called:
             self._deferred.show(name)
-        self._tools = [tool if tool["type"] == "function" else self._fit(tool) for tool in tools]
+        self._tools = [
+            tool if tool["type"] == "function" else self._build_function(tool) for tool in tools
+        ]
 
     @property
     def visible_tools(self) -> list[JsonObject]:
@@ -69,7 +77,7 @@ class Toolbox:
         """End the workspace and delete its files."""
         self._workspace.close()
 
-    def _fit(self, tool: JsonObject) -> JsonObject:
+    def _build_function(self, tool: JsonObject) -> JsonObject:
         kind = canonical_tool(tool["type"])
         maker = maker_of(kind)
         assert maker is not None  # Refused before.
@@ -78,7 +86,7 @@ class Toolbox:
             made.workspace = self._workspace
         elif isinstance(made, ToolSearch):
             made.deferred = self._deferred
-        fitted = RequestTool(kind, self._free(made.definition), made)
+        fitted = RequestTool(kind, self._choose_name(made.definition), made)
         self._fitted[fitted.name] = fitted
         function = {
             "name": fitted.name,
@@ -87,7 +95,7 @@ class Toolbox:
         }
         return {"type": "function", "function": function}
 
-    def _free(self, definition: Definition) -> str:
+    def _choose_name(self, definition: Definition) -> str:
         """A function name that no other tool of the request has. Numbering goes on from the last
         one, so that many equal names take linear time."""
         name = _NOT_IN_NAMES.sub("_", definition.name)[:NAME_CHARS_MAX]
@@ -97,14 +105,6 @@ class Toolbox:
             name = f"{beginning}_{number}"
         self._taken.add(name)
         return name
-
-
-def _deferred_functions(tools: Sequence[JsonObject]) -> dict[str, JsonObject]:
-    """The functions marked `defer_loading`, if the request has a tool to find them."""
-    if not any(tool["type"] == TOOL_SEARCH for tool in tools):
-        return {}
-    marked = (tool for tool in tools if tool["type"] == "function" and tool.get("defer_loading"))
-    return {_function(tool)["name"]: _function(tool) for tool in marked}
 
 
 def _function(tool: JsonObject) -> JsonObject:

@@ -14,7 +14,7 @@ from gateway.live_settings import settings
 from routing.entities.ids import message_id
 from routing.formats.responses.write import derive_stem, response_id
 from routing.response_cache.cache_options import CacheOptions
-from routing.response_cache.cache_store import find, put
+from routing.response_cache.cache_store import Flight, find, flights, put
 from routing.response_cache.entry import (
     BODY_CHARS_MAX,
     Entry,
@@ -25,7 +25,6 @@ from routing.response_cache.entry import (
     repeat_events,
     unpack_entry,
 )
-from routing.response_cache.flights import Flight, flights
 from routing.serving.attempts.attempts import Attempts
 from routing.serving.request.context import RequestProgress
 from routing.serving.request.outcome import cached_outcome

@@ -20,8 +20,8 @@ from routing.formats.chat.request import ChatRequest
 from routing.metering.cost import ServerToolUse
 from routing.serving.request.loop_costs import Charge, Tally
 from routing.tools.calls import ServerToolCall
-from routing.tools.citations import place_citations
 from routing.tools.interface import ModelAnswer, Result
+from routing.tools.texts import place_citations
 from routing.tools.toolbox import Toolbox
 
 if TYPE_CHECKING:

@@ -64,21 +64,17 @@ def workspace_command(uid: int | None) -> list[str]:
     program = shutil.which("bwrap")
     if program is None:
         raise FileNotFoundError("bwrap")
-    inside = [word for name in _MODULES for word in _module(name)]
-    return _sandbox_command(program, inside, uid, ["-c", _BEGIN, json.dumps(_limits())])
-
-
-def _module(name: str) -> list[str]:
-    return bind(Path(__file__).with_name(name), f"{_PROGRAM}/routing/tools/sandbox/{name}")
-
-
-def _limits() -> dict[str, int | str]:
-    return {
+    inside: list[str] = []
+    for name in _MODULES:
+        module = f"{_PROGRAM}/routing/tools/sandbox/{name}"
+        inside += bind(Path(__file__).with_name(name), module)
+    limits = {
         "shell": next((shell for shell in _SHELLS if Path(shell).exists()), _SHELLS[-1]),
         "memory_bytes": settings.ROUTER_SHELL_MEMORY_BYTES,
         "disk_bytes": settings.ROUTER_SHELL_DISK_BYTES,
         "processes": settings.ROUTER_SHELL_PROCESSES,
     }
+    return _sandbox_command(program, inside, uid, ["-c", _BEGIN, json.dumps(limits)])
 
 
 def _sandbox_command(
@@ -109,12 +105,13 @@ def _sandbox_command(
 
 
 def _walls(program: str, inside: list[str]) -> list[str]:
-    disk_bytes = settings.ROUTER_SHELL_DISK_BYTES
+    disk_bytes, base = settings.ROUTER_SHELL_DISK_BYTES, Path(sys.base_prefix).resolve()
     return [
         program,
         *nobody(_USER, "workspace"),
         *system_programs(),
-        *_interpreter(),
+        # Python without the gateway's libraries, where it is not the system's anyway.
+        *([] if base.is_relative_to("/usr") else bind(base, base)),
         *read_only_if_there(ETC),
         *inside,
         *init_program(),
@@ -131,12 +128,6 @@ def _walls(program: str, inside: list[str]) -> list[str]:
         *("--setenv", "HOME", WORK),
         *("--chdir", WORK),
     ]
-
-
-def _interpreter() -> list[str]:
-    """Python without the gateway's libraries, where it is not the system's anyway."""
-    base = Path(sys.base_prefix).resolve()
-    return [] if base.is_relative_to("/usr") else bind(base, base)
 
 
 def _python() -> str:

@@ -87,35 +87,37 @@ def _hunks(diff: str) -> list[_Hunk]:
         elif line.strip() == _END:
             end(at_end=True)
         else:
-            _take(line, old, new)
+            # Models leave the space away from an empty line that stays.
+            mark, rest = (line[0], line[1:]) if line else (" ", "")
+            if mark not in " -+":
+                raise DiffFailed(f"A line of a diff begins with a space, - or +: {line[:80]!r}")
+            if mark in " -":
+                old.append(rest)
+            if mark in " +":
+                new.append(rest)
     end()
     if not hunks:
         raise DiffFailed("The diff changes nothing")
     return hunks
 
 
-def _take(line: str, old: list[str], new: list[str]) -> None:
-    # Models leave the space away from an empty line that stays.
-    mark, rest = (line[0], line[1:]) if line else (" ", "")
-    if mark not in " -+":
-        raise DiffFailed(f"A line of a diff begins with a space, - or +: {line[:80]!r}")
-    if mark in " -":
-        old.append(rest)
-    if mark in " +":
-        new.append(rest)
-
-
 def _find_hunk(file: _File, hunk: _Hunk, at: int) -> int:
     """Where the hunk's old lines begin, from `at` on."""
-    if hunk.anchor:
-        at = _line_after(file.lines, hunk.anchor, at)
+    lines, anchor = file.lines, hunk.anchor
+    if anchor:
+        found = next((n for n in range(at, len(lines)) if lines[n].strip() == anchor), None)
+        if found is None:
+            raise DiffFailed(f"The file has no such line: {anchor[:80]!r}")
+        at = found + 1
     if not hunk.old:
-        return _end_line(file.lines) if hunk.at_end or not hunk.anchor else at
+        # Before the nothing behind the last line's end.
+        end = len(lines) - 1 if lines[-1] == "" else len(lines)
+        return end if hunk.at_end or not anchor else at
     for like in _LIKE:
         fitting = find_places(file.alike(like), [like(line) for line in hunk.old], at)
         found = max(fitting, default=None) if hunk.at_end else next(fitting, None)
         # As far as it went.
-        last = len(file.lines) if found is None or hunk.at_end else found + len(hunk.old)
+        last = len(lines) if found is None or hunk.at_end else found + len(hunk.old)
         file.looked_at(last - at)
         if found is not None:
             return found
@@ -144,15 +146,3 @@ def _borders(old: Sequence[str]) -> list[int]:
         fit += old[n] == old[fit]
         back[n] = fit
     return back
-
-
-def _line_after(lines: list[str], anchor: str, at: int) -> int:
-    found = next((n for n in range(at, len(lines)) if lines[n].strip() == anchor), None)
-    if found is None:
-        raise DiffFailed(f"The file has no such line: {anchor[:80]!r}")
-    return found + 1
-
-
-def _end_line(lines: list[str]) -> int:
-    """Before the nothing behind the last line's end."""
-    return len(lines) - 1 if lines[-1] == "" else len(lines)

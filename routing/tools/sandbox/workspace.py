@@ -56,9 +56,13 @@ class ToolWorkspace:
 
     def _send_order(self, order: JsonObject, time_s: float) -> JsonObject:
         until = time.monotonic() + time_s + (GRACE_S if self._inside else _START_S)
-        frame = _written(order)
         try:
-            inside = self._begun()
+            frame = dumps(order)
+        except TypeError:
+            # Half a character, as models make of those that are written in two.
+            raise ToolFailed("What was given is no valid Unicode text") from None
+        try:
+            inside = self._ensure_worker()
             inside.send(frame, until)
             said = pydantic_core.from_json(
                 inside.receive(_ANSWER_BYTES_MAX, until), allow_inf_nan=False
@@ -78,7 +82,7 @@ class ToolWorkspace:
         self._closed = True
         self._end()
 
-    def _begun(self) -> SubprocessWorker:
+    def _ensure_worker(self) -> SubprocessWorker:
         if self._closed:
             raise ToolFailed("The request has ended")
         if self._inside is None:
@@ -100,14 +104,6 @@ class ToolWorkspace:
                 inside.close()
             finally:
                 self._place.give_back()
-
-
-def _written(order: JsonObject) -> bytes:
-    try:
-        return dumps(order)
-    except TypeError:
-        # Half a character, as models make of those that are written in two.
-        raise ToolFailed("What was given is no valid Unicode text") from None
 
 
 class _WorkspaceSlot:

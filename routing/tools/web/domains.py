@@ -26,7 +26,12 @@ class Paths(NamedTuple):
     kept: str
 
     def begin_with(self, others: "Paths") -> Sequence[bool]:
-        return [_is_below(path, other) for path, other in zip(self, others, strict=True)]
+        """Whether each is one of the others, or below it."""
+        return [
+            path.startswith(top)
+            and (not top or top.endswith("/") or path[len(top) :][:1] in ("", "/"))
+            for path, top in zip(self, others, strict=True)
+        ]
 
 
 class Domain(NamedTuple):
@@ -69,19 +74,16 @@ class Domains:
 def _domain(text: str) -> Domain:
     """As people write them: with a scheme, an asterisk, a port, letters of their own."""
     parts = _WRITTEN.fullmatch(text.strip())
-    host = _ascii(parts["host"].lower().strip(".")) if parts else ""
+    host = parts["host"].lower().strip(".") if parts else ""
+    try:
+        host = host if host.isascii() else host.encode("idna").decode()
+    except UnicodeError:
+        # There is no such name.
+        host = ""
     if parts is None or not _HOST.fullmatch(host):
         raise InvalidRequest(f"Not a domain: {text[:_SHOWN_CHARS_MAX]!r}")
     path = parts["path"] or ""
     return Domain(host, Paths("", "") if path in ("", "/") else _paths(path))
-
-
-def _ascii(host: str) -> str:
-    """Empty where there is no such name."""
-    try:
-        return host if host.isascii() else host.encode("idna").decode()
-    except UnicodeError:
-        return ""
 
 
 def _paths(path: str) -> Paths:
@@ -95,9 +97,3 @@ def _plain(path: str) -> str:
     plain = normpath(folded)
     is_folder = folded.endswith(("/", "/.", "/.."))
     return plain + "/" if is_folder and plain != "/" else plain
-
-
-def _is_below(path: str, top: str) -> bool:
-    if not path.startswith(top):
-        return False
-    return not top or top.endswith("/") or path[len(top) :][:1] in ("", "/")

@@ -78,7 +78,7 @@ class _FetchedBody(NamedTuple):
 def fetch_document(url: str, domains: Domains, *, timeout_s: float) -> Document:
     """Raises `WebFailed`."""
     began = time.monotonic()
-    followed, body = _body(url, domains, began + timeout_s * _SHARE_OF_FETCHING)
+    followed, body = _fetch(url, domains, began + timeout_s * _SHARE_OF_FETCHING)
     status = followed.reply.status
     if status >= 400:
         code: Code = "too_many_requests" if status == 429 else "url_not_accessible"
@@ -99,24 +99,31 @@ def fetch_document(url: str, domains: Domains, *, timeout_s: float) -> Document:
     return Document(followed.url, status, title, text, is_cut)
 
 
-def _body(url: str, domains: Domains, deadline: float) -> tuple[Followed, bytes]:
+def _fetch(url: str, domains: Domains, deadline: float) -> tuple[Followed, bytes]:
     def prepare(target: Target, *, method: str, hop: int) -> Ready:
         if not domains.permit(target.host, target.path):
             raise WebFailed("url_not_allowed", f"{target.host} is not among the allowed domains")
         return Ready(target.path, _HEADERS, b"")
 
+    timeout_s = deadline - time.monotonic()
+    limits = Limits(
+        connect_s=min(_CONNECT_S, timeout_s),
+        first_byte_s=timeout_s,
+        idle_s=timeout_s,
+        body_bytes_max=_ENDLESS_BYTES,
+    )
     try:
         followed = follow(
             target_of(*split_url(url)),
             method="GET",
             prepare=prepare,
             door_of=lambda host: door_for(host, private=settings.ROUTER_FETCH_PRIVATE_HOSTS),
-            limits=_limits(deadline - time.monotonic()),
+            limits=limits,
             deadline=deadline,
             hops_max=HOPS_MAX,
         )
         with followed.reply as reply:
-            return followed, _read(reply)
+            return followed, _read_body(reply)
     except TargetRefused as error:
         raise WebFailed("url_not_allowed", str(error)) from None
     except NotAllowed:
@@ -132,16 +139,7 @@ def _body(url: str, domains: Domains, deadline: float) -> tuple[Followed, bytes]
         raise WebFailed("invalid_tool_input", str(error)) from None
 
 
-def _limits(timeout_s: float) -> Limits:
-    return Limits(
-        connect_s=min(_CONNECT_S, timeout_s),
-        first_byte_s=timeout_s,
-        idle_s=timeout_s,
-        body_bytes_max=_ENDLESS_BYTES,
-    )
-
-
-def _read(reply: Reply) -> bytes:
+def _read_body(reply: Reply) -> bytes:
     """The body, or its beginning if it is too long. A PDF cannot be read in part: one byte more
     than the limit marks it as too large."""
     kind, _ = _kind(reply.headers)
@@ -248,13 +246,13 @@ class WebFetch:
     def run(self, arguments: JsonObject, context: ToolContext) -> Result:
         url = arguments.get("url")
         try:
-            document = self._document(url, context)
+            document = self._fetch_document(url, context)
         except WebFailed as error:
             item = _item(url if isinstance(url, str) else None, status=error.status)
             return web_failed_result(error, _BLOCK, item | {"error": str(error)})
-        return _result(document, self._chars_max, context.now())
+        return _build_result(document, self._chars_max, context.now())
 
-    def _document(self, url: object, context: ToolContext) -> Document:
+    def _fetch_document(self, url: object, context: ToolContext) -> Document:
         if not isinstance(url, str) or not url.strip():
             raise WebFailed("invalid_tool_input", "url must be a text")
         if len(url) > URL_CHARS_MAX:
@@ -266,16 +264,18 @@ class WebFetch:
         return fetch_document(url.strip(), self._domains, timeout_s=timeout_s)
 
 
-class _Cut(NamedTuple):
-    content: str
-    is_cut: bool
-
-
-def _result(document: Document, chars_max: int | None, now: datetime) -> Result:
+def _build_result(document: Document, chars_max: int | None, now: datetime) -> Result:
+    """The text is cut to the caller's maximum and to what a result may have once it is JSON."""
+    limit = settings.ROUTER_TOOL_RESULT_CHARS
+    room = max(limit - _BESIDE_CHARS, limit // 2)
+    content = document.text[: room if chars_max is None else min(room, chars_max)]
+    over = len(json_text(content)) - room
+    if over > 0:
+        # What is left out is at least as long in JSON.
+        content = content[: max(0, len(content) - over)]
+    is_cut = document.is_cut or len(content) < len(document.text)
     at = now.isoformat(timespec="seconds")
     said = {"url": document.url, "title": document.title, "retrieved_at": at}
-    content, is_cut = _cut(document.text, chars_max)
-    is_cut = is_cut or document.is_cut
     text = json_text(said | {"content": content} | ({"cut": True} if is_cut else {}))
     return Result(
         text,
@@ -294,18 +294,6 @@ def _result(document: Document, chars_max: int | None, now: datetime) -> Result:
         },
         fetches=1,
     )
-
-
-def _cut(text: str, chars_max: int | None) -> _Cut:
-    """The text cut to the caller's maximum and to what a result may have once it is JSON."""
-    limit = settings.ROUTER_TOOL_RESULT_CHARS
-    room = max(limit - _BESIDE_CHARS, limit // 2)
-    content = text[: room if chars_max is None else min(room, chars_max)]
-    over = len(json_text(content)) - room
-    if over > 0:
-        # What is left out is at least as long in JSON.
-        content = content[: max(0, len(content) - over)]
-    return _Cut(content, len(content) < len(text))
 
 
 def _item(

@@ -1,7 +1,7 @@
 """`router:web_search`: the search engine that the operator chose."""
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from importlib import import_module
 from typing import Any, Final
 
@@ -56,7 +56,8 @@ class WebSearch:
         self._most = min(int(parameters.get("max_results", RESULTS_DEFAULT)), RESULTS_MAX)
         self._uses = UseCounter(parameters.get("max_uses"))
         self._total = UseCounter(parameters.get("max_total_results", TOTAL_RESULTS_DEFAULT))
-        self._chars = _chars(parameters)
+        size = CHARS_BY_SIZE[parameters.get("search_context_size", "medium")]
+        self._chars = int(parameters.get("max_characters", size))
         self._depth = _DEPTHS.get(parameters.get("mode", ""), "auto")
         self._country = country_code(parameters.get("user_location"))
         self._domains = Domains(
@@ -76,7 +77,7 @@ class WebSearch:
             engine, found = self._search(query, context)
         except WebFailed as error:
             return web_failed_result(error, _BLOCK, _item(query if isinstance(query, str) else ""))
-        return self._result(str(query), engine, found)
+        return self._build_result(str(query), engine, found)
 
     def _search(
         self, query: object, context: ToolContext
@@ -116,64 +117,45 @@ class WebSearch:
         timeout_s = min(left_s, float(settings.ROUTER_SEARCH_TIMEOUT))
         sent = engine.request(wish, settings.ROUTER_SEARCH_KEY)
         answer = ask_engine(engine, sent, timeout_s=timeout_s)
-        return list(self._filter_permitted(engine.results(answer)))
+        # Each page once, whatever the engine makes of the lists.
+        pages: dict[str, SearchResult] = {}
+        for each in engine.results(answer):
+            if each.url and each.url not in pages and self._domains.permit_url(each.url):
+                pages[each.url] = each._replace(text=each.text[: self._chars])
+        return list(pages.values())
 
-    def _filter_permitted(self, found: Iterator[SearchResult]) -> Iterator[SearchResult]:
-        """Each page once, whatever the engine makes of the lists."""
-        seen = set[str]()
+    def _build_result(
+        self, query: str, engine: SearchEngine, found: Sequence[SearchResult]
+    ) -> Result:
+        results, blocks, annotations = list[JsonObject](), list[JsonObject](), list[JsonObject]()
         for each in found:
-            if each.url and each.url not in seen and self._domains.permit_url(each.url):
-                seen.add(each.url)
-                yield each._replace(text=each.text[: self._chars])
-
-    def _result(self, query: str, engine: SearchEngine, found: Sequence[SearchResult]) -> Result:
-        said: JsonObject = {
-            "query": query,
-            "results": [_serialize_result(each) for each in found],
-        }
+            told: JsonObject = {"title": each.title, "url": each.url, "text": each.text}
+            results.append(told | ({"published": each.age} if each.age else {}))
+            block = {"type": "web_search_result", "url": each.url, "title": each.title}
+            blocks.append({**block, "encrypted_content": "", "page_age": each.age})
+            cited: JsonObject = {"url": each.url, "title": each.title}
+            cited["content"] = each.text[:_CITED_CHARS]
+            # Its place in the answer is not known yet.
+            cited |= {"start_index": 0, "end_index": 0}
+            annotations.append({"type": "url_citation", "url_citation": cited})
+        said: JsonObject = {"query": query, "results": results}
         if self._prompt:
             said = {"instructions": self._prompt, **said}
         return Result(
             json_text(said),
             item=_item(query, found),
             block_type=_BLOCK,
-            block=[_serialize_block(each) for each in found],
-            annotations=[_citation(each) for each in found],
+            block=blocks,
+            annotations=annotations,
             web_searches=1,
             search_results=len(found),
             search_engine=engine.name,
         )
 
 
-def _chars(parameters: JsonObject) -> int:
-    size = CHARS_BY_SIZE[parameters.get("search_context_size", "medium")]
-    return int(parameters.get("max_characters", size))
-
-
-def _serialize_result(each: SearchResult) -> JsonObject:
-    told = {"title": each.title, "url": each.url, "text": each.text}
-    return told | ({"published": each.age} if each.age else {})
-
-
 def _item(query: str, found: Sequence[SearchResult] = ()) -> JsonObject:
     sources = [{"type": "url", "url": each.url} for each in found]
     return {"action": {"type": "search", "query": query, "sources": sources}}
-
-
-def _serialize_block(each: SearchResult) -> JsonObject:
-    return {
-        "type": "web_search_result",
-        "url": each.url,
-        "title": each.title,
-        "encrypted_content": "",
-        "page_age": each.age,
-    }
-
-
-def _citation(each: SearchResult) -> JsonObject:
-    """Its place in the answer is not known yet."""
-    cited = {"url": each.url, "title": each.title, "content": each.text[:_CITED_CHARS]}
-    return {"type": "url_citation", "url_citation": {**cited, "start_index": 0, "end_index": 0}}
 
 
 _CLIENT: Final = "routing.tools.web.search_client"

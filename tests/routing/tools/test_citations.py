@@ -5,7 +5,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from routing.tools.citations import place_citations
+from routing.tools.texts import place_citations
 
 
 def page(url: str, title: str = "") -> dict[str, Any]:

@@ -14,8 +14,7 @@ from django.test import override_settings
 from gateway.live_settings import settings
 from gateway.sandbox import host_users
 from gateway.sandbox import subprocess_worker as apart
-from routing.tools.apply_patch import ApplyPatch
-from routing.tools.files import Files
+from routing.tools.files import ApplyPatch, Files
 from routing.tools.interface import Result, ToolFailed
 from routing.tools.registry import list_missing
 from routing.tools.sandbox import bubblewrap

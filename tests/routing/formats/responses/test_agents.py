@@ -6,8 +6,8 @@ import pytest
 
 from routing.formats.chat.request import ChatRequest
 from routing.formats.server_tools import FUNCTIONS, WAITING
+from routing.tools.agents import Subagent
 from routing.tools.interface import ModelAnswer
-from routing.tools.subagent import Subagent
 from routing.upstreams.responses.request import _filter_input
 from tests.routing.formats.responses.bodies import FUNCTION, accepted, paths
 from tests.routing.tools.made import context

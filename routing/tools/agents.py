@@ -1,19 +1,75 @@
-"""`router:subagent`: a task for another model, which may use server tools of its own."""
+"""`router:advisor` and `router:subagent`: another model's advice, or a task for one, which may use
+server tools of its own."""
 
-from typing import Final
+from collections.abc import Mapping
+from typing import Any, Final
 
 from gateway.http.jsonio import JsonObject
 from routing.entities.ids import tool_call_id
 from routing.formats.server_tools import FUNCTIONS, WAITING
 from routing.tools.interface import Definition, ModelAnswer, Result, ToolContext
 from routing.tools.model_calls import (
-    agent_name,
     build_body,
+    format_transcript,
     required_text,
     user_message,
     with_instructions,
 )
 from routing.tools.texts import json_text
+
+
+def _name_agent(kind: str, settings: Mapping[str, Any]) -> str:
+    """The function name of one of several tools of a type."""
+    name = str(settings.get("name") or "").strip()
+    return f"{kind}_{name}" if name else kind
+
+
+_ADVISOR: Final = (
+    "You advise another assistant that is working on a task. Answer its question briefly and "
+    "concretely; say where it is about to go wrong."
+)
+_ABOUT_ADVICE: Final = (
+    "Asks an experienced advisor for a second opinion: before a hard decision, when stuck, or to "
+    "have work reviewed."
+)
+_QUESTION: Final = {
+    "type": "object",
+    "properties": {"question": {"type": "string", "description": "What to ask, with all context."}},
+    "required": ["question"],
+    "additionalProperties": False,
+}
+
+
+class Advisor:
+    """Asks one model, with the conversation where the caller wants it forwarded."""
+
+    # As long as the request may take.
+    time_s: float | None = float("inf")
+
+    def __init__(self, parameters: JsonObject) -> None:
+        self._settings = parameters
+        about = parameters.get("instructions") or ""
+        told = f"{_ABOUT_ADVICE} {about[:200]}".strip()
+        self.definition = Definition(_name_agent("advisor", parameters), told, _QUESTION)
+
+    def run(self, arguments: JsonObject, context: ToolContext) -> Result:
+        question = required_text(arguments, "question")
+        said = [user_message(question)]
+        if self._settings.get("forward_transcript"):
+            told = format_transcript(context.messages)
+            said = [
+                user_message(f"The conversation so far:\n\n{told}\n\nThe question:\n\n{question}")
+            ]
+        messages = with_instructions(self._settings.get("instructions") or _ADVISOR, *said)
+        settings = {k: v for k, v in self._settings.items() if k != "max_tool_calls"}
+        answer = context.ask(build_body(settings, messages))
+        return Result(
+            json_text({"advice": answer.text}),
+            item={"model": answer.model, "question": question, "advice": answer.text},
+            block_type="advisor_tool_result",
+            block={"type": "advisor_result", "text": answer.text},
+        )
+
 
 _ABOUT: Final = (
     "Gives a self-contained task to another agent and returns what it found. It knows nothing of "
@@ -48,11 +104,14 @@ class Subagent:
         }
         about = parameters.get("instructions") or ""
         told = f"{_ABOUT} {about[:200]}".strip()
-        shown = _with_resume(list(self._waiting)) if self._waiting else _PARAMETERS
-        self.definition = Definition(agent_name("subagent", parameters), told, shown)
+        shown = _PARAMETERS
+        if self._waiting:
+            resume = {"type": "string", "enum": list(self._waiting), "description": _RESUME}
+            shown = {**shown, "properties": {**shown["properties"], "resume": resume}}
+        self.definition = Definition(_name_agent("subagent", parameters), told, shown)
 
     def run(self, arguments: JsonObject, context: ToolContext) -> Result:
-        past = self._past(arguments, context)
+        past = self._take_waiting(arguments, context)
         task = str(arguments.get("task") or "") if past else required_text(arguments, "task")
         messages = past or with_instructions(self._settings.get("instructions"), user_message(task))
         tools = [*(self._settings.get("tools") or ()), *self._functions]
@@ -60,11 +119,11 @@ class Subagent:
             build_body(self._settings, messages, **({"tools": tools} if tools else {}))
         )
         item = {"model": answer.model, "task": task}
-        if calls := self._calls(answer):
+        if calls := self._list_calls(answer):
             return Result(json_text({"status": "waiting"}), item=item, calls=calls)
         return Result(json_text({"output": answer.text}), item=item | {"output": answer.text})
 
-    def _past(self, arguments: JsonObject, context: ToolContext) -> list[JsonObject] | None:
+    def _take_waiting(self, arguments: JsonObject, context: ToolContext) -> list[JsonObject] | None:
         """The conversation of the waiting agent to resume: the named one, else the next one if the
         model had to call the tool or gives no new task; None for a new agent."""
         asked = arguments.get("resume")
@@ -75,7 +134,7 @@ class Subagent:
         agent = None if is_new else next(iter(self._waiting), None)
         return None if agent is None else self._waiting.pop(agent)
 
-    def _calls(self, answer: ModelAnswer) -> list[JsonObject]:
+    def _list_calls(self, answer: ModelAnswer) -> list[JsonObject]:
         """The calls of the caller's functions; the first carries the agent's state."""
         calls: list[JsonObject] = answer.message.get("tool_calls") or []
         names = {each["function"]["name"] for each in self._functions}
@@ -84,19 +143,10 @@ class Subagent:
             return []
         # Agents know nothing of each other's ids.
         made = [{**call, "id": tool_call_id()} for call in calls]
+        messages = list(answer.messages)
+        last = max(place for place, each in enumerate(messages) if each["role"] == "assistant")
+        earlier = messages[last]["tool_calls"][: -len(made)]
+        messages[last] = {**messages[last], "tool_calls": earlier + made}
         name = str(self._settings.get("name") or "").strip() or None
-        state = {"type": _STATE, "name": name, "messages": _replace_calls(answer.messages, made)}
+        state = {"type": _STATE, "name": name, "messages": messages}
         return [made[0] | {"subagent_items": [state]}, *made[1:]]
-
-
-def _with_resume(ids: list[str]) -> JsonObject:
-    resume = {"type": "string", "enum": ids, "description": _RESUME}
-    return {**_PARAMETERS, "properties": {**_PARAMETERS["properties"], "resume": resume}}
-
-
-def _replace_calls(messages: list[JsonObject], made: list[JsonObject]) -> list[JsonObject]:
-    """The conversation with the function calls of its last turn replaced by `made`."""
-    last = max(place for place, each in enumerate(messages) if each["role"] == "assistant")
-    said = messages[last]
-    calls = said["tool_calls"][: -len(made)] + made
-    return [*messages[:last], {**said, "tool_calls": calls}, *messages[last + 1 :]]
