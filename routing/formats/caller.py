@@ -86,9 +86,9 @@ class StreamWriter(Protocol):
 
     The order of calls: `write_opening` once, before the first `delta` or `begin_tool`; then any
     number of `delta` (events of another format, chat-shaped and cleaned), or of `write_native`
-    (events of the caller's own format, never both kinds in one stream); then `write_ending` or
-    `error`, after which nothing follows. `debug` may come before the opening, and `keep_alive`
-    stands between any two.
+    (events of the caller's own format); then `write_ending` or `error`, the last. A stream never
+    has both kinds of events. `debug` may come before the opening, and `keep_alive` stands between
+    any two.
     """
 
     keep_alive: bytes
@@ -167,4 +167,4 @@ class CallerFormat(Protocol):
     def error_body(
         self, error: GatewayError, *, generation_id: str | None, beside: JsonObject
     ) -> JsonObject:
-        """What an HTTP error says; `beside` has `user_id` and `router_metadata` where told."""
+        """What an HTTP error says; `beside` has `user_id` and `router_metadata` where shown."""

@@ -34,7 +34,7 @@ def tolerant_checker(schema: type[T]) -> Callable[[Any], tuple[Any, T]]:
     returns the body without such nulls as well. Raises `pydantic.ValidationError`."""
     adapter = TypeAdapter(schema)
     check = adapter.validator.validate_python
-    # Nearly all bodies pass as they are, so nobody looks for nulls before a check has failed.
+    # Nearly all bodies pass as they are, so nulls are looked for only after a check has failed.
     without_nulls = cache(lambda: NullRemover(adapter.core_schema))
 
     def check_value(value: object) -> tuple[Any, T]:
@@ -128,7 +128,7 @@ class NullRemover:
 
 
 def _takes_null(schema: Any) -> bool:
-    """Whether null is a value of the field's own, so that whoever reads the field knows it."""
+    """Whether null is one of the field's own values, which its readers know."""
     if schema["type"] in ("nullable", "any"):
         return True
     return "schema" in schema and _takes_null(schema["schema"])

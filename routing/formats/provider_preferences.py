@@ -135,7 +135,7 @@ def resolve_provider(
     deadline_ms = checked.get("deadline_ms")
     hedge_after_s, hedge = checked.get("hedge_after_s"), checked.get("hedge")
     if hedge is None and hedge_after_s is not None:
-        # Who says after which time wants it.
+        # A time after which to hedge asks for hedging.
         hedge = True
     caps: Mapping[str, Any] = checked.get("max_price") or {}
     return ProviderPreferences(

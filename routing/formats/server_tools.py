@@ -194,7 +194,7 @@ class _WebSearchShorthand(WebSearchParameters, total=False):
 
     type: Annotated[Literal[SHORTHAND_NAMES], REQUIRED]  # type: ignore[valid-type]  # Built from the list.
     parameters: WebSearchParameters
-    # Read where it is understood; whoever runs the search judges the rest.
+    # The search reads what it understands of it and judges the rest.
     filters: Any
 
 

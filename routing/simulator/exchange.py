@@ -161,8 +161,8 @@ class FaultOptions:
 
 @dataclass(slots=True)
 class SimulatedCall:
-    """`body` is the request as sent, `asked` the same in the chat shape, `judged` what a question
-    is answered with where neither a fault nor the script (`override`) says otherwise."""
+    """`body` is the request as sent, `asked` the same in the chat shape. `judged` is the answer to
+    a question unless a fault or the script (`override`) says otherwise."""
 
     exchange: SimulatedExchange
     persona: str

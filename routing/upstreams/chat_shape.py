@@ -87,9 +87,9 @@ def _read_text(part: JsonObject) -> str:
 
 
 class StreamedCalls:
-    """The tool calls of one stream: the first delta of each has an index, an id (empty where the
-    provider gave none), a type and a name, later ones an index and more arguments. Where the name
-    comes late the id comes with it."""
+    """The tool calls of one stream. The first delta of each has an index, an id (empty where the
+    provider gave none), a type and a name. Later ones have the index and more arguments. Where the
+    name comes late the id comes with it."""
 
     __slots__ = ("_by_index", "_ids", "_nameless", "_silent")
 
@@ -132,7 +132,7 @@ class StreamedCalls:
             self._by_index[index if type(index) is int else number] = number
             if isinstance(function, dict):
                 self._silent.add(number)
-        # Clients add up what they are told twice.
+        # Clients add up what comes twice.
         shaped = {**call, "index": number}
         shaped.pop("id", None)
         shaped.pop("type", None)

@@ -106,11 +106,11 @@ def _read_json_string(quoted: str | None) -> str | None:
 
 
 def adapt_failure(failure: UpstreamFailure, *, of_caller: bool | None) -> UpstreamFailure:
-    """The failure as callers of decisions are told it. They know no 422, but a 400 where one of
-    their questions is blamed.
+    """The failure for a caller of decisions, who knows no 422, but a 400 where one of the questions
+    is blamed.
 
-    `of_caller` says whether what is blamed is a question of theirs (True) or what the gateway made
-    of one (False), for which they can do nothing and which another endpoint may take; None is
+    `of_caller` is True where a question of the caller's is blamed, False where it is what the
+    gateway made of one: the caller can change nothing, and another endpoint may take it. None is
     neither.
     """
     if failure.told_status == _UNPROCESSABLE and of_caller:

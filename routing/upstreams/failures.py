@@ -36,8 +36,8 @@ class UpstreamFailure(Exception):
 
     `status` is the upstream's own (502 for connection errors, 524 for timeouts); `told_status`,
     `error_type` and `message` are what the caller gets. `elsewhere` says whether another endpoint
-    of the same model may do better, `larger_only` that it would need a larger context, `credential`
-    that the credential, or the account behind it, was refused. `first_byte` says that the first
+    of the same model may do better, `larger_only` that it would need a larger context. `credential`
+    says that the credential, or the account behind it, was refused, `first_byte` that the first
     byte came too late. `failed_generation` is what the model wrote where that is what the upstream
     refuses.
     """
@@ -181,7 +181,7 @@ _STATUS_RULES: dict[int, _StatusRule] = {
     524: _TIMEOUT,
     529: _StatusRule(529, "provider_overloaded", outage=True),
 }
-# Codes that name the fault more precisely than the status: error type and the status told.
+# Codes that name the fault more precisely than the status: error type, and status for the caller.
 _CODE_RULES: dict[str, tuple[str, int]] = {
     "context_length_exceeded": ("context_length_exceeded", 400),
     "max_tokens_exceeded": ("max_tokens_exceeded", 400),

@@ -113,7 +113,7 @@ def _read_tier(value: object) -> str | None:
 
 
 def _find_choice(choices: object) -> JsonObject | None:
-    """The choice of index 0: callers can ask for no other, so another is nobody's."""
+    """The choice of index 0, for callers cannot ask for more than one."""
     for choice in choices if isinstance(choices, list) else ():
         if isinstance(choice, dict) and not choice.get("index"):
             return choice
@@ -162,16 +162,12 @@ class OpenAI(BearerWire):
 
     kind = "openai"
     takes_budgets = True
+    answer = staticmethod(read_answer)
+    reader = Reader
 
     def request(self, prompt: Prompt, terms: Terms) -> WireRequest:
         headers = self.headers(terms.credential, stream=bool(prompt.body.get("stream")))
         return WireRequest(CHAT_PATH, headers, dumps(prompt.body))
-
-    def answer(self, body: bytes, content_type: str) -> Answer:
-        return read_answer(body, content_type)
-
-    def reader(self) -> Reader:
-        return Reader()
 
 
 OPENAI: Final[Wire] = OpenAI()

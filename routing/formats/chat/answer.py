@@ -37,7 +37,7 @@ def clean_delta(
     delta: JsonObject, *, exclude_reasoning: bool, new_call_id: Callable[[], str]
 ) -> JsonObject:
     """A streamed delta with `reasoning_content` renamed, reasoning left out where the caller asked
-    for that, and an id on tool calls that came without one. The role is told at the beginning."""
+    for that, and an id on tool calls that came without one. The stream's opening has the role."""
     if len(delta) == 1 and "content" in delta:
         return delta
     clean = {name: value for name, value in delta.items() if value is not None and name != "role"}

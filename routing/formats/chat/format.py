@@ -81,7 +81,7 @@ class ChatStream:
         raise AssertionError("chat passes no events through")
 
     def begin_tool(self, activity: ToolActivity) -> bytes:
-        """It is told of when it has ended."""
+        """Chat shows a tool once it has ended."""
         return b""
 
     def end_tool(self, activity: ToolActivity) -> bytes:
@@ -96,7 +96,7 @@ class ChatStream:
         return chunk + b',"router_rescue":' + dumps(seam) + b"}\n\n"
 
     def write_ending(self, ending: Ending) -> bytes:
-        """Terminal chunk, usage chunk, `[DONE]`. The finish is told once, like the role: clients
+        """Terminal chunk, usage chunk, `[DONE]`. The finish is sent once, like the role: clients
         join what comes twice."""
         finish = (
             b',"finish_reason":'

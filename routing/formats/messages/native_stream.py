@@ -185,7 +185,7 @@ class NativeBlocks:
         return self._write_numbered(native)
 
     def write_block(self, block: JsonObject) -> bytes:
-        """A block that came in one piece, told as blocks are: what grows comes in deltas."""
+        """A block that came in one piece as the events of a block: what grows comes in deltas."""
         ended, index = self.end(), self._count
         self._count += 1
         opening, deltas = _fill_nulls(block), []

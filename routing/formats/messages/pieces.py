@@ -14,7 +14,8 @@ DIRECT: Final = {"type": "direct"}
 
 
 class CallFragment(NamedTuple):
-    """A piece of a tool call. `key` tells the calls of one stream apart; None: nobody said."""
+    """A piece of a tool call. `key` tells the calls of one stream apart, where the upstream has
+    such a number."""
 
     key: int | None
     id: str | None

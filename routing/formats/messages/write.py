@@ -112,7 +112,7 @@ def add_gateway_fields(message: JsonObject, served: AnswerIdentity) -> JsonObjec
 
 
 def is_reasoning_hidden(request: ChatRequest) -> bool:
-    """Whether the caller wants to have reasoning kept but not told."""
+    """Whether the caller wants reasoning to be kept without showing its words."""
     thinking = (request.original or {}).get("thinking") or {}
     return bool(thinking.get("display") == "omitted")
 

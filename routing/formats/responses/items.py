@@ -109,7 +109,7 @@ class InputMessage(TypedDict, total=False):
 
 
 class AgentState(TypedDict, total=False):
-    """What an agent has said; whoever asks its model judges the messages."""
+    """What an agent has said. The messages are judged when its model is asked."""
 
     type: Annotated[Literal["router:subagent_state"], REQUIRED]
     name: str | None

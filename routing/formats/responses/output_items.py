@@ -239,7 +239,7 @@ class OutputTool(_GrowingItem):
         return events + self._step(name, "completed")
 
     def _write_fusion(self, item: JsonObject) -> bytes:
-        """Who was asked and what came of it, told once all of it is there."""
+        """Which models answered and how: all events at once, when the whole result is there."""
         answers = item.get("answers", ())
         # Each is numbered as it is written.
         events = [self._step(_FUSION_CALL, "panel.added", model=each["model"]) for each in answers]

@@ -271,7 +271,7 @@ def _select_chat_fields(body: JsonObject) -> JsonObject:
     if tools := body.get("tools"):
         shared["tools"] = []
         for tool in tools:
-            # What other tools than agents have for settings is no matter of these rules.
+            # These rules read the settings of agents alone.
             settings = tool.get("parameters", {}) if tool["type"] in (ADVISOR, SUBAGENT) else {}
             name = {"name": settings["name"]} if "name" in settings else {}
             shared["tools"].append({"type": tool["type"], "parameters": name})

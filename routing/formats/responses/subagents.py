@@ -2,7 +2,7 @@
 
 Such a call ends the answer like one of the model itself. The gateway stores nothing meanwhile: the
 agent's messages go out with its first call (`subagent_items`) and come back with the results of the
-functions. Then the model is told that the agent waits, and calls it once more to resume it."""
+functions. Then the model reads that the agent waits, and calls it once more to resume it."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -18,7 +18,7 @@ AGENT_ITEMS: Final = "subagent_items"
 _OUTPUT: Final = "function_call_output"
 _CALLS: Final = ("function_call", "custom_tool_call")
 _NOT_IN_NAMES: Final = re.compile(r"[^A-Za-z0-9_-]+")
-# Each agent that waits is told of, and each function that one may call is told to it.
+# The model reads of each agent that waits, and an agent of each function that it may call.
 WAITING_MAX: Final = 128
 INHERITED_MAX: Final = 1_024
 _RESUME_NOTE: Final = (
@@ -81,7 +81,7 @@ def split_agent_items(
 
 
 def build_waiting_messages(waiting: Iterable[WaitingAgent]) -> list[JsonObject]:
-    """What the model is told of them: its calls, as it has forgotten them, and their results."""
+    """What the model reads of them: its own calls, which it has forgotten, and their results."""
     messages: list[JsonObject] = []
     for each in waiting:
         # What the model knows the tool by, where no function has its name.

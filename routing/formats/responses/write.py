@@ -11,7 +11,7 @@ from routing.formats.caller import AnswerIdentity, Ending
 from routing.formats.chat.request import ChatRequest
 
 _INCOMPLETE_REASONS: Final = {"length": "max_output_tokens", "content_filter": "content_filter"}
-# Fields of the caller's that an upstream is not told, or is told another value of.
+# Fields of the caller's that an upstream gets without, or with another value.
 _CALLER_FIELDS: Final = (
     "max_output_tokens",
     "max_tool_calls",

@@ -14,7 +14,7 @@ _TOOL_CHANGES: Final = "mid-conversation-tool-changes-2026-07-01"
 _TASK_BUDGET: Final = "task-budgets-2026-03-13"
 _FAST: Final = "fast-mode-2026-02-01"
 _THINKING_UPDATES: Final = "thinking-display-updates-2026-08-18"
-# For models that think between calls only where they are told to; the others ignore it.
+# Some models think between calls only with it; the others ignore it.
 INTERLEAVED: Final = "interleaved-thinking-2025-05-14"
 _EDITS: Final = {"compact_20260112": "compact-2026-01-12"}
 _TOOLS: Final = {

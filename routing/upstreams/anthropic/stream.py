@@ -21,9 +21,9 @@ from routing.upstreams.payloads import DONE, read_word
 
 
 class _OpenBlock:
-    """A block that has begun and not ended. `ordinal` is its place among the calls (or among the
-    reasoning blocks), `initial_input` an input that came at its start, `text_start` where its text
-    begins in the content."""
+    """A block that has begun and not ended. `ordinal` is its place among the calls, or among the
+    reasoning blocks. `initial_input` is an input that came at its start, `text_start` where its
+    text begins in the content."""
 
     __slots__ = ("citations", "has_fragments", "initial_input", "kind", "ordinal", "text_start")
 
@@ -139,7 +139,7 @@ class MessagesReader:
             event.delta.setdefault("reasoning_details", []).append(item)
 
     def _reasoning_index(self, block: _OpenBlock | None) -> int:
-        """Reasoning whose beginning was not told belongs to the block before it."""
+        """Reasoning without a beginning belongs to the block before it."""
         return block.ordinal if block is not None else max(0, self._reasonings - 1)
 
     def _take_block_start(self, event: Event, value: JsonObject) -> None:

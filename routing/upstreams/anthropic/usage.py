@@ -20,7 +20,7 @@ def read_tier(usage: object) -> str | None:
 
 
 class UsageCounter:
-    """The counts of one answer, told once or over several events (each cumulative)."""
+    """The counts of one answer, which comes whole or in several events (each cumulative)."""
 
     __slots__ = ("_compaction", "_counts", "_for_an_hour", "_searches", "_thinking", "completion")
 
@@ -61,8 +61,8 @@ class UsageCounter:
             self._compaction = _sum_compaction(usage["iterations"])
 
     def report(self) -> JsonObject | None:
-        """The counts in the chat format's shape, None where nothing was told. A count that is no
-        number travels as it is: whoever prices it judges it."""
+        """The counts in the chat format's shape, None where there are none. A count that is no
+        number travels as it is: pricing judges it."""
         if self._counts.get("input_tokens") is None and self.completion is None:
             return None
         prompt, completion = self._count_prompt(), self.completion
@@ -71,7 +71,16 @@ class UsageCounter:
         report: JsonObject = {"prompt_tokens": prompt, "completion_tokens": completion}
         if _is_count(prompt) and _is_count(completion):
             report["total_tokens"] = prompt + completion
-        if details := self._build_prompt_details():
+        details = {}
+        for chat_name, api_name in _CACHE_DETAILS:
+            count = self._counts.get(api_name)
+            if count is not None:
+                more = self._compaction.get(chat_name, 0)
+                details[chat_name] = count + more if _is_count(count) else count
+        if self._for_an_hour is not None:
+            # Dearer than other writes; they are among them.
+            details["cache_write_1h_tokens"] = self._for_an_hour
+        if details:
             report["prompt_tokens_details"] = details
         if self._thinking is not None:
             report["completion_tokens_details"] = {"reasoning_tokens": self._thinking}
@@ -88,18 +97,6 @@ class UsageCounter:
                 return count
             total += count
         return total
-
-    def _build_prompt_details(self) -> JsonObject:
-        extra = self._compaction
-        details = {}
-        for chat_name, api_name in _CACHE_DETAILS:
-            count = self._counts.get(api_name)
-            if count is not None:
-                details[chat_name] = count + extra.get(chat_name, 0) if _is_count(count) else count
-        if self._for_an_hour is not None:
-            # Dearer than other writes; they are among them.
-            details["cache_write_1h_tokens"] = self._for_an_hour
-        return details
 
 
 _CACHE_DETAILS: Final = (

@@ -9,7 +9,7 @@ from typing import Final
 import orjson
 
 from gateway.http.jsonio import JsonObject, dumps
-from routing.entities.exchange import Answer, ListedModel, Prompt, Terms, WireRequest
+from routing.entities.exchange import ListedModel, Prompt, Terms, WireRequest
 from routing.upstreams.anthropic.answer import KIND, read_answer
 from routing.upstreams.anthropic.betas import INTERLEAVED, list_required_betas
 from routing.upstreams.anthropic.messages import build_empty_turn, lacks_thinking, limit_marks
@@ -43,6 +43,8 @@ class AnthropicMessages:
     """The adapter of wire kind `anthropic`; see `Wire`."""
 
     kind = KIND
+    answer = staticmethod(read_answer)
+    reader = MessagesReader
     takes_budgets = True
     needs_output_cap = True
     keeps_tools_when_off = True
@@ -90,14 +92,6 @@ class AnthropicMessages:
         names = dict.fromkeys(name.strip() for name in ",".join([*existing, betas]).split(","))
         header = (_BETA_HEADER, ",".join(name for name in names if name))
         return WireRequest(request.path, (*others, header), request.body)
-
-    def answer(self, body: bytes, content_type: str) -> Answer:
-        """Read a whole answer. Raises `UpstreamFailure` where there is none in it."""
-        return read_answer(body, content_type)
-
-    def reader(self) -> MessagesReader:
-        """For one stream."""
-        return MessagesReader()
 
     def count_tokens(self, request: WireRequest) -> WireRequest:
         body = orjson.loads(request.body)
@@ -197,8 +191,8 @@ def build_passthrough(prompt: Prompt, terms: Terms) -> JsonObject:
 
 
 def _fit_thinking(original: JsonObject, supported: frozenset[str], limit: int) -> JsonObject | None:
-    """As the caller wrote it; a budget that the endpoint's cap leaves no room for is shortened, and
-    where the reasoning of another model was taken out of the conversation there is none."""
+    """As the caller wrote it, with a budget inside the endpoint's cap. None where the reasoning of
+    another model was taken out of the conversation."""
     thinking: JsonObject | None = original.get("thinking")
     if thinking is None or not supported & _REASONING:
         return None
@@ -224,12 +218,23 @@ def _fit_context_management(original: JsonObject, sent: JsonObject) -> JsonObjec
 
 
 def _put_chat_only(sent: JsonObject, original: JsonObject, prompt: Prompt, terms: Terms) -> None:
-    """Add the reasoning, the effort and the schema that the caller's own body is silent about, and
-    take out the mark of the cache where only marked blocks are to be cached."""
+    """What the request says in the words of chat only. The reasoning, the effort and the schema are
+    added where the caller's own body has none. The mark of the cache is taken out where only marked
+    blocks are to be cached."""
     config: JsonObject = original.get("output_config") or {}
     added: JsonObject = {}
     if "thinking" not in original and config.get("effort") is None:
-        added |= _put_chat_thinking(sent, original, prompt, terms)
+        resolved = resolve_thinking(prompt, terms, sent["max_tokens"])
+        if resolved.thinking is not None and not (resolved.is_on and refuses_thinking(sent)):
+            sent["thinking"] = resolved.thinking
+            if resolved.is_on:
+                fit_to_thinking(sent)
+        # The effort goes with the thinking or stands for how much is said.
+        effort = resolved.effort
+        if effort is None and "verbosity" in terms.supported and "verbosity" not in original:
+            effort = prompt.body.get("verbosity")
+        if effort is not None:
+            added["effort"] = effort
     wanted = prompt.body.get("response_format") or {}
     if wanted.get("type") == "json_schema" and terms.supported & _SCHEMA:
         schema = wanted["json_schema"].get("schema")
@@ -239,18 +244,3 @@ def _put_chat_only(sent: JsonObject, original: JsonObject, prompt: Prompt, terms
         sent.pop("cache_control", None)
     if added:
         sent["output_config"] = {**sent.get("output_config", {}), **added}
-
-
-def _put_chat_thinking(
-    sent: JsonObject, original: JsonObject, prompt: Prompt, terms: Terms
-) -> JsonObject:
-    """The effort, which goes with the thinking or stands for how much is said."""
-    resolved = resolve_thinking(prompt, terms, sent["max_tokens"])
-    if resolved.thinking is not None and not (resolved.is_on and refuses_thinking(sent)):
-        sent["thinking"] = resolved.thinking
-        if resolved.is_on:
-            fit_to_thinking(sent)
-    effort = resolved.effort
-    if effort is None and "verbosity" in terms.supported and "verbosity" not in original:
-        effort = prompt.body.get("verbosity")
-    return {} if effort is None else {"effort": effort}

@@ -21,7 +21,7 @@ def is_marked(part: JsonObject) -> bool:
 
 
 def build_input_parts(content: list[JsonObject], *, marks: bool) -> list[JsonObject]:
-    """The parts of anything but an answer; `marks` says whether cache breakpoints are told."""
+    """The parts of anything but an answer. With `marks` they carry cache breakpoints."""
     parts: list[JsonObject] = []
     for part in content:
         kind = part["type"]
@@ -61,7 +61,7 @@ _INSTRUCTING: Final = ("system", "developer")
 
 def build_input(messages: list[JsonObject], *, marks: bool) -> tuple[str | None, list[JsonObject]]:
     """The instructions, where the conversation opens with a plain text of that kind, and the items
-    of the rest. `marks` says whether cache breakpoints are told."""
+    of the rest. With `marks` the parts carry cache breakpoints."""
     instructions = _read_instructions(messages[0], marks) if len(messages) > 1 else None
     others = messages[1:] if instructions else messages
     items: list[JsonObject] = []

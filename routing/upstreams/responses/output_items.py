@@ -14,7 +14,7 @@ class OutputPart:
 
 
 class OutputItem:
-    """One output item, known by what the stream told of it so far."""
+    """One output item, as far as the stream has said it."""
 
     __slots__ = (
         *("call_id", "call_index", "format", "id", "is_closed", "is_named", "is_sealed"),

@@ -7,7 +7,7 @@ from routing.entities.exchange import Prompt, Terms
 from routing.entities.ids import is_own_reasoning
 from routing.upstreams.responses.input_items import build_input, is_of_this_wire
 
-# An endpoint that takes one of these is told where the caller's prompt cache ends.
+# An endpoint that takes one of these gets the caller's cache breakpoints.
 _MARKS: Final = frozenset({"cache_control", "prompt_cache_breakpoint", "prompt_cache_options"})
 # The chat format's own: this one has no place for them.
 _NO_PLACE: Final = frozenset(

@@ -5,11 +5,9 @@ from typing import Any, Final
 
 from gateway.http.jsonio import JsonObject, dumps
 from routing.entities.exchange import (
-    Answer,
     Event,
     Native,
     Prompt,
-    StreamReader,
     Terms,
     Wire,
     WireRequest,
@@ -89,7 +87,7 @@ class ResponsesReader:
             self._output.add_refusal(event, self._item(value), value.get("content_index"), text)
 
     def _take_part_end(self, event: Event, value: JsonObject) -> None:
-        """The whole of a part: told as such, or as its text or refusal."""
+        """The whole of a part, or of its text or refusal."""
         part = value.get("part")
         if value["type"] == "response.output_text.done":
             part = {"type": "output_text", **{name: value.get(name) for name in _TEXT_FIELDS}}
@@ -119,7 +117,7 @@ class ResponsesReader:
             self._output.add_reasoning(event, self._item(value), kind, index, text)
 
     def _take_reasoning_end(self, event: Event, value: JsonObject) -> None:
-        """The whole of such a text: told as such, or as a part."""
+        """The whole of such a text, or of the part that has it."""
         kind, index = _find_reasoning(value)
         owner = value.get("part") if value["type"].endswith("_part.done") else value
         if isinstance(owner, dict):
@@ -219,6 +217,8 @@ class Responses(BearerWire):
     """See `Wire`. Nothing is stored upstream: every call brings its whole conversation."""
 
     kind = KIND
+    answer = staticmethod(read_answer)
+    reader = ResponsesReader
     takes_budgets = False
     output_tokens_min = 16
     usual_parameters: tuple[str, ...] = (
@@ -233,12 +233,6 @@ class Responses(BearerWire):
             body = build_request(prompt, terms)
         headers = self.headers(terms.credential, stream=prompt.stream)
         return WireRequest(PATH, headers, dumps(body))
-
-    def answer(self, body: bytes, content_type: str) -> Answer:
-        return read_answer(body, content_type)
-
-    def reader(self) -> StreamReader:
-        return ResponsesReader()
 
 
 RESPONSES: Final[Wire] = Responses()
