@@ -11,11 +11,11 @@ from typing import Any
 from gateway.environment.accounts import *
 from gateway.environment.destinations import *
 from gateway.environment.exports import *
+from gateway.environment.exports import build_s3_storage
 from gateway.environment.inference import *
 from gateway.environment.interns import *
 from gateway.environment.interns import archive_storage
 from gateway.environment.notifications import *
-from gateway.environment.object_store import build_s3_storage
 from gateway.environment.process import *
 from gateway.environment.section import refuse_unknown_names
 from gateway.environment.sign_in import *

@@ -204,19 +204,13 @@ def _find_refusal(row: Any, verifier: str | None, method: str | None) -> Gateway
         return CodeExpired()
     if method is not None and method != row.challenge_method:
         return InvalidMethod()
-    if not _fits_challenge(row, verifier):
-        return InvalidCode()
-    return None
-
-
-def _fits_challenge(row: AuthorizationCode, verifier: str | None) -> bool:
     if not row.challenge:
         # A verifier without a challenge: somebody took the challenge away on its way here.
-        return not verifier
+        return InvalidCode() if verifier else None
     given = (verifier or "").encode("utf-8", "surrogatepass")
     if row.challenge_method == AuthorizationCode.Method.S256:
         given = urlsafe_b64encode(sha256(given).digest()).rstrip(b"=")
-    return hmac.compare_digest(given, row.challenge.encode())
+    return None if hmac.compare_digest(given, row.challenge.encode()) else InvalidCode()
 
 
 def _make_key(row: Any) -> tuple[ApiKey, str] | None:

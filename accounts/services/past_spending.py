@@ -101,34 +101,29 @@ class PastSpending:
         """In the window of the scope that begins on `start`."""
         if scope.scope == "workspace":
             return _add_up(self._read_by_key(scope.scope_id, scope.window, start).values())
-        keys = self._list_keys(scope.scope_id)
-        anywhere = self._sum_counters(keys, scope.window, start)
+        kind, number = parse_holder(scope.scope_id)
+        keys = [number] if kind == "k" else self._list_keys(number)
+        if not keys:
+            return _NOTHING
+        # A key's own counters count all that it spends.
+        marks = ", ".join(["%s"] * len(keys))
+        counters = self._reader.rows(
+            "SELECT spent_nano, byok_spent_nano FROM accounts_spendcounter WHERE scope = 'key'"  # noqa: S608 - Only placeholders are joined in.
+            f' AND "window" = %s AND window_start = %s AND scope_id IN ({marks})',
+            [scope.window, self._reader.day(start), *map(str, keys)],
+        )
+        anywhere = _add_up((row[0], row[1]) for row in counters)
         if anywhere == _NOTHING or not scope.workspace:
             return anywhere
         by_key = self._read_by_key(scope.workspace, scope.window, start)
         return _add_up(by_key.get(key, _NOTHING) for key in keys)
 
-    def _list_keys(self, scope_id: str) -> list[int]:
-        kind, number = parse_holder(scope_id)
-        if kind == "k":
-            return [number]
+    def _list_keys(self, creator: int) -> list[int]:
         rows = self._reader.rows(
             "SELECT id FROM accounts_apikey WHERE creator_id = %s AND account_id = %s",
-            [number, self._reader.uuid(self._account_id)],
+            [creator, self._reader.uuid(self._account_id)],
         )
         return [row[0] for row in rows]
-
-    def _sum_counters(self, keys: Sequence[int], window: str, start: date) -> Spent:
-        """A key's own counters count all that it spends."""
-        if not keys:
-            return _NOTHING
-        marks = ", ".join(["%s"] * len(keys))
-        rows = self._reader.rows(
-            "SELECT spent_nano, byok_spent_nano FROM accounts_spendcounter WHERE scope = 'key'"  # noqa: S608 - Only placeholders are joined in.
-            f' AND "window" = %s AND window_start = %s AND scope_id IN ({marks})',
-            [window, self._reader.day(start), *map(str, keys)],
-        )
-        return _add_up((row[0], row[1]) for row in rows)
 
     def _read_by_key(self, workspace: str, window: str, start: date) -> dict[int, Spent]:
         place = workspace, window, start

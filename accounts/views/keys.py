@@ -135,7 +135,13 @@ class KeysViewSet(ManagedViewSet):
     )
     def list(self, request: HttpRequest) -> HttpResponseBase:
         caller = self.manager(request)
-        query = _read_query(request.GET.dict())
+        given = request.GET.dict()
+        query = _KeyQuery(
+            parse_page({"offset": given.get("offset", "")}).offset,
+            _read_flag(given, "include_disabled"),
+            _read_flag(given, "include_expired"),
+            read_workspace_id(given),
+        )
         check_managed_workspace(caller, query.workspace_id)
         now = datetime.now(UTC)
 
@@ -239,16 +245,6 @@ class KeysViewSet(ManagedViewSet):
             return {"data": _with_usage(key), "key": string}
 
         return json_response(_run_query(rotate))
-
-
-def _read_query(query: Mapping[str, str]) -> _KeyQuery:
-    """Raises `SchemaInvalid`."""
-    return _KeyQuery(
-        parse_page({"offset": query.get("offset", "")}).offset,
-        _read_flag(query, "include_disabled"),
-        _read_flag(query, "include_expired"),
-        read_workspace_id(query),
-    )
 
 
 def _read_flag(query: Mapping[str, str], name: str) -> bool:

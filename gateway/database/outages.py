@@ -59,9 +59,13 @@ def note_error(error: BaseException, *, logger: str) -> bool:
         return False
     # Beat raises an error of its own, beside what it met.
     met = error.__context__ or error if logger == "celery.beat" else error
-    if logger.startswith(_QUEUE_LOGGERS) and _is_queue_outage(met):
-        queue.lose(error)
-        return True
+    if logger.startswith(_QUEUE_LOGGERS):
+        from kombu.exceptions import OperationalError
+        from redis.exceptions import ConnectionError, TimeoutError
+
+        if isinstance(met, OperationalError | ConnectionError | TimeoutError | OSError):
+            queue.lose(error)
+            return True
     if is_database_outage(met):
         database.lose(error)
         return True
@@ -81,13 +85,6 @@ def is_database_outage(error: BaseException) -> bool:
     states = filter(None, (getattr(each, "sqlstate", None) for each in causes))
     state = next(states, None)
     return state is None or state.startswith(_GONE_STATES)
-
-
-def _is_queue_outage(error: BaseException) -> bool:
-    from kombu.exceptions import OperationalError
-    from redis.exceptions import ConnectionError, TimeoutError
-
-    return isinstance(error, OperationalError | ConnectionError | TimeoutError | OSError)
 
 
 def _list_causes(error: BaseException) -> Iterator[BaseException]:

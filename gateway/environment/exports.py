@@ -1,6 +1,8 @@
-"""Usage as files that the schedule writes."""
+"""Usage as files that the schedule writes, and files in S3 buckets as Django describes them."""
 
 from importlib.util import find_spec
+from typing import Any, Final
+from urllib.parse import urlsplit
 
 from gateway import env
 from gateway.env import SettingError
@@ -36,3 +38,43 @@ USAGE_EXPORT_STORE = setting(
 USAGE_EXPORT_ENDPOINT = setting(
     "USAGE_EXPORT_ENDPOINT", "base URL of another S3 server than Amazon's", env.base_url
 )
+
+
+# What is read back beyond that goes to a temporary file.
+_IN_MEMORY_BYTES: Final = 8 * 1024 * 1024
+_ATTEMPTS: Final = 2
+# Many know neither bucket names in the host nor boto3's own checksums; ours is looked at.
+_OTHER_SERVERS: Final[dict[str, Any]] = {
+    "s3": {"addressing_style": "path"},
+    "request_checksum_calculation": "when_required",
+    "response_checksum_validation": "when_required",
+}
+
+
+def build_s3_storage(store: str, endpoint: str, *, silence_s: float) -> dict[str, Any]:
+    """The entry of STORAGES for `s3://bucket/prefix`.
+
+    `endpoint` is the URL of an S3-compatible server; credentials come from where boto3 looks for
+    them. A server that lets itself be waited for `silence_s` is asked once more, then given up."""
+    # The web process of a gateway without such a store never loads it.
+    from botocore.config import Config
+
+    client_options: dict[str, Any] = {
+        # The one to connect holds for each piece that is sent, too.
+        "connect_timeout": silence_s,
+        "read_timeout": silence_s,
+        "retries": {"mode": "standard", "total_max_attempts": _ATTEMPTS},
+        **(_OTHER_SERVERS if endpoint else {}),
+    }
+    parts = urlsplit(store)
+    options: dict[str, Any] = {
+        "bucket_name": parts.netloc,
+        "location": parts.path.strip("/"),
+        "default_acl": None,
+        "file_overwrite": True,
+        "max_memory_size": _IN_MEMORY_BYTES,
+        "client_config": Config(**client_options),
+    }
+    if endpoint:
+        options["endpoint_url"] = endpoint
+    return {"BACKEND": "storages.backends.s3.S3Storage", "OPTIONS": options}

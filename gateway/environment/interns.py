@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from gateway import env
-from gateway.environment.object_store import build_s3_storage
+from gateway.environment.exports import build_s3_storage
 from gateway.environment.section import Section
 
 DEFAULT_HOST: Final = "local"

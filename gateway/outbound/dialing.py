@@ -94,17 +94,18 @@ class Resolver:
             if len(self._lookups) >= _NAMES_MAX:
                 self._lookups.clear()
             lookup = self._lookups[key] = _Lookup()
-        threading.Thread(target=self._run, args=(lookup, host, port), daemon=True).start()
-        return lookup
 
-    def _run(self, lookup: _Lookup, host: str, port: int) -> None:
-        try:
-            lookup.addresses = _getaddrinfo(host, port)
-            lookup.fresh_until = self._clock() + _KEEP_S
-        except OSError:
-            pass  # No addresses, and not fresh: the waiters report it and the next call asks again.
-        finally:
-            lookup.done.set()
+        def run() -> None:
+            try:
+                lookup.addresses = _getaddrinfo(host, port)
+                lookup.fresh_until = self._clock() + _KEEP_S
+            except OSError:
+                pass  # No addresses, and not fresh: waiters report it and the next call asks again.
+            finally:
+                lookup.done.set()
+
+        threading.Thread(target=run, daemon=True).start()
+        return lookup
 
 
 def _literal(host: str, port: int) -> tuple[Address, ...]:

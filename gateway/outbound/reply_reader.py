@@ -85,7 +85,11 @@ class ReplyReader:
             self._parser.feed_data(data)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
             if not self.done:
-                raise WireFault(self.fault or _reason(error)) from None
+                # llhttp's reasons are fixed sentences of its own.
+                reason = f"the answer is not HTTP: {error}"
+                if isinstance(error, httptools.HttpParserUpgrade):
+                    reason = "the answer switches protocols"
+                raise WireFault(self.fault or reason) from None
             self.tainted = True
         if in_head:
             if not self.head_done:
@@ -172,13 +176,6 @@ class ReplyReader:
     def _refuse(self, fault: str) -> None:
         self.fault = fault
         raise WireFault(fault)
-
-
-def _reason(error: Exception) -> str:
-    if isinstance(error, httptools.HttpParserUpgrade):
-        return "the answer switches protocols"
-    # llhttp's reasons are fixed sentences of its own.
-    return f"the answer is not HTTP: {error}"
 
 
 STEP_BYTES = 256 * 1024

@@ -64,7 +64,10 @@ class Parent:
     def __init__(self, pid: int | None) -> None:
         self._pid = pid
         # Shells take their handler off and on at will; only make's is a sign.
-        is_make = pid is not None and _name(pid) in {"make", "gmake"}
+        name = ""
+        with suppress(OSError):
+            name = Path(f"/proc/{pid}/comm").read_text(encoding="utf-8").strip()
+        is_make = pid is not None and name in {"make", "gmake"}
         self._caught_interrupts = is_make and _catches_interrupts(pid or 0)
 
     def is_gone(self) -> bool:
@@ -73,13 +76,6 @@ class Parent:
         if os.getppid() != self._pid:
             return True
         return self._caught_interrupts and not _catches_interrupts(self._pid)
-
-
-def _name(pid: int) -> str:
-    try:
-        return Path(f"/proc/{pid}/comm").read_text(encoding="utf-8").strip()
-    except OSError:
-        return ""
 
 
 def _catches_interrupts(pid: int) -> bool:

@@ -49,21 +49,17 @@ def explain_missing_users(every: range) -> str:
     """Why a root gateway cannot give these users away, as one line; empty where it can."""
     for place in _MAPS:
         with suppress(FileNotFoundError):
-            if not _covers(Path(place).read_text(encoding="ascii"), every):
+            is_there = False
+            for line in Path(place).read_text(encoding="ascii").splitlines():
+                # One line of the kernel's map of users has to have all of the range.
+                first, _, count = map(int, line.split())
+                is_there |= first <= every[0] and every[-1] < first + count
+            if not is_there:
                 return (
                     f"SANDBOX_UIDS {every[0]}-{every[-1]} is outside of {place}:"
                     " name users that this container has, or do not run the gateway as root"
                 )
     return ""
-
-
-def _covers(table: str, every: range) -> bool:
-    """Whether one line of the kernel's map of users has all of the range."""
-    for line in table.splitlines():
-        first, _, count = map(int, line.split())
-        if first <= every[0] and every[-1] < first + count:
-            return True
-    return False
 
 
 class Lease:

@@ -66,10 +66,17 @@ def create_user(
             user = former.user
         elif may_be_member:
             user = _find_member(account, fields)
+        has_own_user = user is None
+        if former is not None:
+            # Name, address and sign-in are the directory's to set again, unless the person operates
+            # the gateway or is of another account by now.
+            elsewhere = former.user.memberships.exclude(account=former.account_id)
+            is_free = not former.user.is_staff and not elsewhere.exists()
+            has_own_user = former.has_own_user and is_free
         row = ScimUser(
             account=account,
             user=user or _make_user(fields),
-            has_own_user=user is None or (former is not None and _is_still_own(former)),
+            has_own_user=has_own_user,
             created_at=now,
             updated_at=now,
             **fields,
@@ -180,13 +187,6 @@ def _find_deleted(account: Account, fields: Mapping[str, Any]) -> DeletedScimUse
     rows = DeletedScimUser.objects.filter(account=account, external_id=fields["external_id"])
     rows = rows.exclude(user__scim_users__account=account).select_related("user")
     return rows.order_by("-deleted_at").first()
-
-
-def _is_still_own(former: DeletedScimUser) -> bool:
-    """Whether name, address and sign-in are the directory's to set again: not of who operates the
-    gateway or is of another account by now."""
-    elsewhere = former.user.memberships.exclude(account=former.account_id)
-    return former.has_own_user and not former.user.is_staff and not elsewhere.exists()
 
 
 def _find_member(account: Account, fields: Mapping[str, Any]) -> User | None:

@@ -19,7 +19,7 @@ from accounts.models import Account, LedgerEntry, SpendCounter
 from accounts.models.ledger import USAGE_KINDS
 from accounts.spending import list_windows
 from gateway.end_users import hash_user
-from gateway.environment.object_store import build_s3_storage
+from gateway.environment.exports import build_s3_storage
 from routing.exports.files import write_export
 from routing.exports.rows import UsageExport, read_pages
 from routing.exports.store import export_finished_days
