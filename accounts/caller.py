@@ -2,6 +2,7 @@
 the account brought credentials of its own)."""
 
 import uuid
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from ipaddress import ip_network
@@ -31,9 +32,12 @@ from accounts.roles import may_have_key
 from accounts.spending import (
     EndUserBudget,
     SpendScope,
+    TagBudget,
+    build_tag_scopes,
     build_workspace_scopes,
     find_limited_window,
     read_end_user_budget,
+    read_tag_budgets,
 )
 from gateway.database.compiled_queries import CompiledQuery
 from gateway.end_users import hash_user
@@ -58,8 +62,9 @@ class Caller:
     account's own lists; None allows every provider. `disabled_server_tools` is the workspace's.
     `byok` are the provider credentials that the team brought and this key may use, in their order.
     `limited` is the window that the key's own limit stands on, "" where it has none; `budgets` are
-    all that apply beside, in the order in which they refuse, but for `end_user_budget`, which
-    depends on the request. They are at least as new as the account's `limits_version`.
+    all that apply beside, in the order in which they refuse, but for `end_user_budget` and
+    `tag_budgets`, which depend on the request. They are at least as new as the account's
+    `limits_version`.
     """
 
     key_id: int
@@ -85,6 +90,7 @@ class Caller:
     budgets: tuple[SpendScope, ...] = ()
     # What each end user of the workspace may spend; None where nothing limits them.
     end_user_budget: EndUserBudget | None = None
+    tag_budgets: tuple[TagBudget, ...] = ()
     limited: str = ""
     limits_version: int = 0
     # The account's policy, its workspace's default guardrail, the member's, the key's; and as one.
@@ -127,14 +133,16 @@ class Caller:
     def is_usable(self, now: datetime) -> bool:
         return not self.disabled and (self.expires_at is None or self.expires_at > now)
 
-    def list_budgets(self, user: str | None) -> tuple[SpendScope, ...]:
-        """The budgets that a request for this end user counts against: the key's, and the user's
-        own last, in the order in which they refuse."""
-        budget = self.end_user_budget
+    def list_budgets(self, user: str | None, tags: Mapping[str, str]) -> tuple[SpendScope, ...]:
+        """The budgets that a request for this end user counts against: the key's, its tags', and
+        the user's own last, in the order in which they refuse."""
+        budget, budgets = self.end_user_budget, self.budgets
+        if self.tag_budgets and tags:
+            budgets = (*budgets, *build_tag_scopes(self.tag_budgets, tags))
         if budget is None or not user:
-            return self.budgets
+            return budgets
         scope = budget.build_scope(hash_user(self.account_id, user))
-        return self.budgets if scope is None else (*self.budgets, scope)
+        return budgets if scope is None else (*budgets, scope)
 
 
 def read_caller(key_hash: str) -> Caller | None:
@@ -193,6 +201,7 @@ def read_caller(key_hash: str) -> Caller | None:
         limits_version=key.account.limits_version,
         limited=find_limited_window(key),
         end_user_budget=read_end_user_budget(key.workspace) if key.workspace else None,
+        tag_budgets=read_tag_budgets(key.workspace) if key.workspace else (),
         **_read_defaults(key),
         **_load_limits(key),
     )

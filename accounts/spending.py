@@ -10,17 +10,22 @@ holds exactly, for requests under way too.
 from collections.abc import Iterable, Mapping
 from datetime import date, datetime, timedelta
 from functools import lru_cache
+from hashlib import blake2b
 from typing import Any, Final, Literal, NamedTuple
 from uuid import UUID
 
 from accounts.models import SpendCounter
+from gateway.limits.rules import EACH
 
 # What a hold says of its counters where it is held on none.
 NO_COUNTER: Final = "0"
 # The limit of counters whose budget only warns. Requests are held on them as on any other, so that
 # what is under way when the budget is set counts too; none is ever refused.
 UNREACHABLE_NANO: Final = 2**62
-ScopeKind = Literal["workspace", "guardrail", "end_user"]
+ScopeKind = Literal["workspace", "guardrail", "end_user", "tag"]
+# Which of them depend on the request: no entry of the ledger says whom or what it was for, so that
+# spending counts from when the budget is set.
+OF_REQUESTS: Final[frozenset[ScopeKind]] = frozenset({"end_user", "tag"})
 WindowName = Literal["total", "day", "week", "month"]
 # Broadest first, the order in which workspace budgets are looked at; and what people call them.
 WINDOW_WORDS: Final[dict[WindowName, str]] = {
@@ -36,10 +41,10 @@ class SpendScope(NamedTuple):
     """One budget as it applies to a key: whose spending, in which window, how much at most.
 
     `scope_id` is the workspace's id in hex, `format_guardrail_scope_id(...)`, or that of
-    `EndUserBudget`. `counts_byok` says that spending on credentials of the account's own counts
-    too. `workspace` (an id in hex) narrows a guardrail's budget to what the holder spends there, as
-    for a workspace's default guardrail; empty means anywhere in the account. One that is not
-    enforced only warns.
+    `EndUserBudget` or `TagBudget`. `counts_byok` says that spending on credentials of the account's
+    own counts too. `workspace` (an id in hex) narrows a guardrail's budget to what the holder
+    spends there, as for a workspace's default guardrail; empty means anywhere in the account. One
+    that is not enforced only warns.
     """
 
     scope: ScopeKind
@@ -82,6 +87,60 @@ class EndUserBudget(NamedTuple):
             self.counts_byok,
             self.workspace,
         )
+
+
+class TagBudget(NamedTuple):
+    """What requests of a workspace (an id in hex) with a tag may spend in a window. `value` None
+    means each value apart, but for those that have a budget of their own in this window.
+
+    Spending counts from when the budget is set.
+    """
+
+    workspace: str
+    name: str
+    value: str | None
+    window: WindowName
+    limit_nano: int
+    counts_byok: bool
+
+    def build_scope(self, value: str) -> SpendScope:
+        """The budget of one value."""
+        digest = blake2b(f"{self.name}={value}".encode("utf-8", "replace"), digest_size=15)
+        scope_id = f"{self.workspace}:{digest.hexdigest()}"
+        limits = (self.window, self.limit_nano, self.counts_byok)
+        return SpendScope("tag", scope_id, *limits, self.workspace)
+
+
+def build_tag_scopes(
+    budgets: Iterable[TagBudget], tags: Mapping[str, str]
+) -> tuple[SpendScope, ...]:
+    """The budgets that a request with these tags counts against."""
+    found: dict[tuple[str, str], TagBudget] = {}
+    for budget in budgets:
+        place = budget.name, budget.window
+        if tags.get(budget.name, "") == budget.value:
+            found[place] = budget
+        elif budget.name in tags and budget.value is None:
+            found.setdefault(place, budget)
+    return tuple(budget.build_scope(tags[budget.name]) for budget in found.values())
+
+
+def read_tag_budgets(workspace: Any) -> tuple[TagBudget, ...]:
+    """The budgets in a `Workspace`'s column `tag_budgets`."""
+    found = []
+    for stored in workspace.tag_budgets or ():
+        name, _, value = stored["tag"].partition("=")
+        found.append(
+            TagBudget(
+                workspace.pk.hex,
+                name,
+                None if value == EACH else value,
+                WINDOW_OF_WORD[stored["interval"]],
+                stored["limit_nano"],
+                workspace.include_byok_in_budgets,
+            )
+        )
+    return tuple(found)
 
 
 def format_end_user_scope_id(workspace: str, user_hash: str) -> str:

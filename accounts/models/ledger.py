@@ -159,6 +159,7 @@ class SpendCounter(models.Model):
         WORKSPACE = "workspace", "Workspace"
         GUARDRAIL = "guardrail", "Guardrail"
         END_USER = "end_user", "End user"
+        TAG = "tag", "Tag"
 
     class Window(models.TextChoices):
         TOTAL = "total", "All time"

@@ -19,6 +19,7 @@ from accounts.services.past_spending import (
 )
 from accounts.spending import (
     LIMITED_WINDOW,
+    OF_REQUESTS,
     WINDOW_WORDS,
     SpendScope,
     find_window_end,
@@ -61,8 +62,8 @@ class _QueryBuilder:
     def build_count(self, name: str, scope: SpendScope) -> _Sql:
         """A row that begins with the name: what counts against the budget."""
         spent = _sum_expression(scope, "spent_nano", "byok_spent_nano")
-        if scope.scope == "end_user":
-            # The counter alone: the books do not say whose end user it was.
+        if scope.scope in OF_REQUESTS:
+            # The counter alone: the books do not say it.
             return _Sql(
                 f"SELECT '{name}', COALESCE((SELECT {spent} FROM accounts_spendcounter"  # noqa: S608 - Constants; values are bound.
                 f" WHERE scope = %s AND scope_id = %s AND {_AT}), 0), 0",

@@ -16,6 +16,7 @@ from django.db.models import F, Q
 
 from accounts.models import Account, SpendCounter, Workspace
 from accounts.spending import (
+    OF_REQUESTS,
     ScopeKind,
     SpendScope,
     WindowName,
@@ -106,7 +107,7 @@ def delete_old_counters(now: datetime) -> int:
     """Delete the counters of windows that are long over, in portions; how many. Nothing sums them
     up: charges stand in the ledger."""
     old = SpendCounter.objects.filter(
-        scope=SpendCounter.Scope.END_USER, window_start__lt=(now - _KEPT).date(), held_nano=0
+        scope__in=OF_REQUESTS, window_start__lt=(now - _KEPT).date(), held_nano=0
     ).exclude(window=SpendCounter.Window.TOTAL)
     total = 0
     while pks := list(old.values_list("pk", flat=True)[:_AT_ONCE]):

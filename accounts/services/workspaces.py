@@ -36,7 +36,7 @@ SETTINGS: Final = (
     *("hedge", "rescue", "response_cache", "queue_weight"),
     *("io_logging_api_key_ids", "io_logging_sampling_rate"),
     *("is_data_discount_logging_enabled", "is_observability_broadcast_enabled"),
-    *("is_observability_io_logging_enabled", "end_user_budget"),
+    *("is_observability_io_logging_enabled", "end_user_budget", "tag_budgets"),
 )
 _UUID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
 _KEYS: Final = "keys"
@@ -154,7 +154,7 @@ def change_workspace(
 ) -> Any:
     """The workspace with its settings changed. Raises `NotFound`, `SlugTaken`, `SchemaInvalid`."""
     with transaction.atomic():
-        if "end_user_budget" in changes:
+        if not changes.keys().isdisjoint(("end_user_budget", "tag_budgets")):
             outdate_limits(account_id)
         workspace = find_workspace(account_id, reference, lock=True)
         before = read_fields(workspace, SETTINGS)

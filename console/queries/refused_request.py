@@ -145,6 +145,7 @@ def _list_of_models(refused: RefusedDetail) -> Iterator[Remedy]:
 _BY_REASON: Final[Mapping[str, Callable[[RefusedDetail], Iterator[Remedy]]]] = {
     "workspace_budget": _list_of_workspace,
     "end_user_budget": _list_of_workspace,
+    "tag_budget": _list_of_workspace,
     "guardrail_budget": _list_of_guardrails,
     "guardrail": _list_of_guardrails,
     "content_filter": _list_of_guardrails,

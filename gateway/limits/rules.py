@@ -22,7 +22,7 @@ _FIGURE_WORDS: Final = ", ".join(FIGURES)
 # The beginning of a counter's name says what it counts.
 REQUESTS, DAY, TOKENS = "rule_requests", "rule_day", "rule_tokens"
 
-_TAG: Final = r"^[^=]+=.+$"
+TAG_PATTERN: Final = r"^[^=]+=.+$"
 _Figure = Annotated[int, Field(ge=1, le=FIGURE_MAX)] | None
 _Name = Annotated[str, Field(min_length=1, max_length=200)] | None
 
@@ -37,7 +37,7 @@ class RateLimitScope(Body):
     user: Annotated[str, Field(min_length=1, max_length=256)] | None = Field(
         None, description="An end user (`user` of requests); `*` counts each of them apart."
     )
-    tag: Annotated[str, Field(pattern=_TAG, max_length=600)] | None = Field(
+    tag: Annotated[str, Field(pattern=TAG_PATTERN, max_length=600)] | None = Field(
         None,
         description="Requests with this tag (`team=blue`); `team=*` counts each value apart.",
     )

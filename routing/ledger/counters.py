@@ -19,7 +19,7 @@ from accounts.services.past_spending import (
     SqlReader,
     find_budget_counters,
 )
-from accounts.spending import LIMITED_WINDOW, NO_COUNTER, SpendScope
+from accounts.spending import LIMITED_WINDOW, NO_COUNTER, OF_REQUESTS, SpendScope
 from routing.ledger.limit_backfill import LimitedCounter, backfill_limits
 from routing.ledger.orders import Payer
 from routing.ledger.session import LedgerSession
@@ -80,9 +80,9 @@ class CounterCache:
     def find_or_create(self, session: LedgerSession, payer: Payer) -> CounterSet:
         """The counters of a payer who knows the limits of now. The account's row must be locked."""
         counter_set = self._find_seen(payer)
-        if counter_set is None and payer.budgets and payer.budgets[-1].scope == "end_user":
+        if counter_set is None and payer.budgets and payer.budgets[-1].scope in OF_REQUESTS:
             others = self.find_or_create(session, payer._replace(budgets=payer.budgets[:-1]))
-            own = _put_end_user_counter(session, payer, payer.budgets[-1])
+            own = _put_counter_of_request(session, payer, payer.budgets[-1])
             counter_set = self._new[payer[2:]] = CounterSet(
                 tuple(sorted({*others.every, own})), tuple(sorted({*others.limited, own}))
             )
@@ -258,7 +258,7 @@ def _workspace(scope: SpendScope) -> str:
     return scope.scope_id if scope.scope == "workspace" else scope.workspace
 
 
-def _put_end_user_counter(session: LedgerSession, payer: Payer, scope: SpendScope) -> int:
+def _put_counter_of_request(session: LedgerSession, payer: Payer, scope: SpendScope) -> int:
     """The id of the counter, with the limit as the payer knows it. What it says was spent stays: it
     counts since the budget was set."""
     found = session.execute(

@@ -12,7 +12,7 @@ from datetime import UTC, date
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from accounts.spending import NO_COUNTER, list_windows, parse_holder
+from accounts.spending import NO_COUNTER, OF_REQUESTS, list_windows, parse_holder
 from routing.ledger.orders import Payer
 from routing.ledger.session import LedgerSession
 
@@ -82,7 +82,7 @@ def _membership_rule(
 ) -> Callable[[_OpenHold], bool]:
     """Which holds spend what the counter limits."""
     workspace = session.uuid(UUID(counter.workspace)) if counter.workspace else None
-    if counter.scope == "end_user":
+    if counter.scope in OF_REQUESTS:
         # No hold says whose it is; those that were placed on the counter name it.
         return lambda hold: False
     if counter.scope == "workspace":

@@ -17,7 +17,7 @@ from gateway.http.address import find_region
 from gateway.http.errors import GatewayError, InvalidRequest, SchemaInvalid
 from gateway.http.jsonio import JsonObject
 from gateway.http.request_id import get_identity
-from gateway.http.tags import TagsInvalid, read_tags
+from gateway.http.tags import Tags, TagsInvalid, read_tags
 from gateway.http.validation import Issue
 from gateway.live_settings import settings
 from routing.destinations.selection import workspace_destinations
@@ -272,7 +272,7 @@ def _build_context(
     return RequestContext(
         generation_id=chosen_id or generation_id(planning.format.id_prefix),
         caller=caller,
-        payer=build_payer(caller, now, chat.user),
+        payer=build_payer(caller, now, chat.user, tags),
         format=planning.format,
         chat=chat,
         demand=measure_demand(chat),
@@ -325,7 +325,7 @@ def _start_draft(context: RequestContext) -> ContentDraft | None:
     )
 
 
-def build_payer(caller: Caller, at: datetime, user: str | None) -> Payer:
+def build_payer(caller: Caller, at: datetime, user: str | None, tags: Tags) -> Payer:
     """Whom a request of this moment for an end user is charged to; its windows are pinned here."""
     assert caller.workspace_id is not None
     return Payer(
@@ -333,7 +333,7 @@ def build_payer(caller: Caller, at: datetime, user: str | None) -> Payer:
         caller.workspace_id,
         caller.key_id,
         list_windows(at.date()),
-        caller.list_budgets(user),
+        caller.list_budgets(user, tags),
         caller.limits_version,
         caller.limited,
     )

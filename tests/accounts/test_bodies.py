@@ -100,6 +100,7 @@ def test_two_fields_make_a_workspace() -> None:
         "io_logging_api_key_ids": None,
         "io_logging_sampling_rate": 1,
         "end_user_budget": None,
+        "tag_budgets": None,
         "is_data_discount_logging_enabled": False,
         "is_observability_broadcast_enabled": False,
         "is_observability_io_logging_enabled": False,

@@ -114,6 +114,31 @@ def test_each_end_user_is_held_to_a_budget_of_his_own(own_wide_desk: Desk) -> No
     desk.ok(user="alice")
 
 
+def test_each_value_of_a_tag_is_held_to_a_budget_of_its_own(own_wide_desk: Desk) -> None:
+    desk = own_wide_desk
+    path = f"/workspaces/{desk.account.workspace_id}"
+    each = {"tag": "team=*", "reset_interval": "daily", "limit_usd": 10}
+    spent = {"tag": "team=blue", "reset_interval": "daily", "limit_usd": 0.000000001}
+    assert desk.manage("PATCH", path, {"tag_budgets": [each]}).status_code == 200
+    desk.ok(metadata={"team": "blue"})
+    changed = desk.manage("PATCH", path, {"tag_budgets": [each, spent]})
+
+    assert changed.status_code == 200, changed.text
+    assert as_json(changed)["data"]["tag_budgets"] == [each, spent]
+    desk.spent_nano = desk.total_usage_nano()
+    desk.upstream.clear()
+    error = desk.refused(403, "permission_denied", metadata={"team": "blue"})
+    assert error["message"] == (
+        "Tag daily budget of $0.000000001 exceeded. Contact your org admin."
+    )
+    desk.ok(metadata={"team": "red"})
+    desk.ok()
+    text = error_of(desk.manage("PATCH", path, {"tag_budgets": [each | {"tag": "team"}]}), 400)
+    assert text["message"].startswith("tag_budgets.0.tag: ")
+    assert desk.manage("PATCH", path, {"tag_budgets": []}).status_code == 200
+    desk.ok(metadata={"team": "blue"})
+
+
 @pytest.mark.parametrize(
     ("reset", "word"),
     [(None, "total"), ("daily", "daily"), ("weekly", "weekly"), ("monthly", "monthly")],

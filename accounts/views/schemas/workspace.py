@@ -34,7 +34,7 @@ from gateway.http.errors import SchemaInvalid
 from gateway.http.jsonio import JsonObject, usd
 from gateway.http.resources import ResourceObject
 from gateway.http.validation import Issue, shorten
-from gateway.limits.rules import describe_limits
+from gateway.limits.rules import TAG_PATTERN, describe_limits
 
 # A list of keys is looked up in one query.
 LOGGED_KEYS_MAX: Final = 1000
@@ -93,6 +93,16 @@ class NewEndUserBudget(ManagedBody):
     overrides: Annotated[list[NewEndUserLimit], Field(max_length=END_USER_LIMITS_MAX)] = []
 
 
+class NewTagBudget(ManagedBody):
+    """What requests with a tag may spend in an interval (UTC), from when it is set."""
+
+    tag: Annotated[str, Field(pattern=TAG_PATTERN, max_length=600)] = Field(
+        description="`team=blue`; with `team=*` each value apart that has none of its own."
+    )
+    reset_interval: ResetInterval
+    limit_usd: PositiveUsd
+
+
 class _Settings(BaseModel):
     """What may be set, in the order in which it is refused."""
 
@@ -134,6 +144,9 @@ class _Settings(BaseModel):
         description="Ours. Requests that do not say otherwise ask for the response cache, whose "
         "answers all keys of the workspace share, whatever the order of properties.",
     )
+    tag_budgets: Annotated[list[NewTagBudget], Field(max_length=32)] | None = Field(
+        None, description="Ours. Requests without such a tag are not held to it."
+    )
     end_user_budget: NewEndUserBudget | None = Field(
         None, description="Ours. Requests without an end user are not held to it."
     )
@@ -169,6 +182,14 @@ class EndUserBudget(ResourceObject):
     overrides: list[EndUserLimit]
 
 
+class TagBudget(ResourceObject):
+    """What requests with a tag may spend in an interval (UTC)."""
+
+    tag: str
+    reset_interval: ResetInterval
+    limit_usd: UsdAmount
+
+
 class WorkspaceObject(_Settings, _Identified):
     """A team of the account: its keys, budgets and settings."""
 
@@ -183,6 +204,7 @@ class WorkspaceObject(_Settings, _Identified):
         description="Ours. How often it is its turn in front of a full endpoint, beside others; "
         "operators set it."
     )
+    tag_budgets: list[TagBudget] | None  # type: ignore[assignment]  # Amounts are told as such.
     end_user_budget: EndUserBudget | None  # type: ignore[assignment]  # Answers name nobody.
     created_at: datetime
     created_by: UserId | None
@@ -257,6 +279,15 @@ def _columns(fields: JsonObject) -> JsonObject:
         raise SchemaInvalid(unknown)
     if fields.get("rate_limits") is not None:
         fields["rate_limits"] = resolve_rate_limits(fields["rate_limits"])
+    if fields.get("tag_budgets") is not None:
+        fields["tag_budgets"] = [
+            {
+                "tag": each["tag"],
+                "interval": each["reset_interval"],
+                "limit_nano": usd_to_nano(each["limit_usd"]),
+            }
+            for each in fields["tag_budgets"]
+        ] or None
     return fields | {name: model or "" for name, model in models.items()}
 
 
@@ -294,6 +325,11 @@ def _show_end_user_budget(stored: JsonObject | None) -> JsonObject | None:
     }
 
 
+def _show_tag_budget(stored: JsonObject) -> JsonObject:
+    interval, limit_usd = stored["interval"], usd(stored["limit_nano"])
+    return {"tag": stored["tag"], "reset_interval": interval, "limit_usd": limit_usd}
+
+
 def _usd_or_none(amount_nano: int | None) -> Any:
     return None if amount_nano is None else usd(amount_nano)
 
@@ -329,6 +365,7 @@ def serialize_workspace(row: Any) -> JsonObject:
         created_by=row.creator_public_id,
         rate_limits=describe_limits(row.rate_limits),
         end_user_budget=_show_end_user_budget(row.end_user_budget),
+        tag_budgets=row.tag_budgets and [_show_tag_budget(each) for each in row.tag_budgets],
     )
 
 

@@ -15,7 +15,7 @@ from accounts.models import Account, ApiKey
 from accounts.money import format_dollars
 from accounts.services.budgets import read_spending
 from accounts.services.key_limits import read_usage
-from accounts.spending import WINDOW_WORDS, ScopeKind, SpendScope
+from accounts.spending import OF_REQUESTS, WINDOW_WORDS, ScopeKind, SpendScope
 from gateway.database.db import Lane, run_queries
 from gateway.http.errors import PaymentRequired, PermissionDenied
 from gateway.http.jsonio import JsonObject
@@ -112,6 +112,7 @@ _OWNERS: Final[dict[ScopeKind, str]] = {
     "workspace": "Workspace",
     "guardrail": "Guardrail",
     "end_user": "End user",
+    "tag": "Tag",
 }
 
 
@@ -189,9 +190,10 @@ def _budget_words(context: RequestContext, scope: SpendScope) -> tuple[str, str]
     owner = str(UUID(scope.scope_id.partition(":")[0]))
     window = WINDOW_WORDS[scope.window]
     path = f"PATCH /api/v1/guardrails/{owner}"
-    if scope.scope == "end_user":
+    if scope.scope in OF_REQUESTS:
         path = f"PATCH /api/v1/workspaces/{owner}"
-        name = f"the {window} budget of {format_dollars(scope.limit_nano)} of this end user"
+        whose = _OWNERS[scope.scope].lower()
+        name = f"the {window} budget of {format_dollars(scope.limit_nano)} of this {whose}"
         return name, _managed_remedy(context, path)
     if scope.scope == "workspace":
         path = f"PUT /api/v1/workspaces/{owner}/budgets/{window}"

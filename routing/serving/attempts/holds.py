@@ -94,7 +94,9 @@ def rebook_with_current_limits(progress: RequestProgress, order: HoldOrder | Top
         if caller.workspace_id != progress.root.context.payer.workspace_id:
             raise Unavailable
         payer = progress.root.context.payer._replace(
-            budgets=caller.list_budgets(progress.root.context.chat.user),
+            budgets=caller.list_budgets(
+                progress.root.context.chat.user, progress.root.context.tags
+            ),
             limits_version=caller.limits_version,
             limited=caller.limited,
         )
