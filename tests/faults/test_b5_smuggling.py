@@ -76,15 +76,6 @@ def test_unknown_paths_are_a_json_404(gateway: GatewayServer, account: Any, path
     assert (status, error["metadata"]["error_type"]) == (404, "not_found")
 
 
-@pytest.mark.parametrize("method", ["GET", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE", "BREW"])
-def test_chat_is_for_posting_only(gateway: GatewayServer, method: str) -> None:
-    answer = gateway.request(method, CHAT)
-
-    assert answer.status_code == 405
-    assert answer.json()["error"]["metadata"]["error_type"] == "invalid_request"
-    assert answer.headers["Allow"] == "POST"
-
-
 def test_nobody_is_asked_for_a_body_that_is_too_large(gateway: GatewayServer, account: Any) -> None:
     fields = f"Content-Length: {33 << 20}\r\nExpect: 100-continue"
     assert answer_to(gateway, head_bytes(fields, key=account().api_key))[0] == 413
@@ -159,20 +150,6 @@ def test_a_body_nobody_reads_hides_no_request(
         wire.send(head_bytes(method="GET", path="/api/v1/nothing-else", close=True))
         assert envelope(wire)[0] == 404
         assert wire.to_end() == b""
-
-
-def test_pipelined_requests_are_answered_in_order(gateway: GatewayServer) -> None:
-    with closing(RawConnection(int(gateway.env["PORT"]))) as wire:
-        unknown = head_bytes("Content-Length: 3", path="/nothing") + b"abc"
-        wire.send(unknown + HIDDEN + unknown + HIDDEN)
-
-        statuses = []
-        for _ in range(4):
-            status, headers = wire.head()
-            wire.body(headers)
-            statuses.append(status)
-
-    assert statuses == [404, 200, 404, 200]
 
 
 def test_a_caller_cannot_move_the_paths_that_are_served(gateway: GatewayServer) -> None:

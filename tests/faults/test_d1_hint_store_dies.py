@@ -1,18 +1,13 @@
 """D1: Valkey killed, frozen, slow and flushed under load of two processes that look at it for the
 session of every request. Inference does not feel it, the money is exact, `/readyz` tells, sessions
 are kept again afterwards, and the Celery worker comes back by itself.
-
-A session's calls stay on one endpoint in every process, move when that fails, and stay on the next.
 """
 
-import itertools
 import statistics
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,15 +19,14 @@ import redis
 from routing.simulator.testing import SimulatedUpstream
 from tests.conformance.desk import Desk
 from tests.faults import bench
-from tests.faults.conftest import GatewayWith, Open
-from tests.faults.raw_desk import worker_pids
+from tests.faults.conftest import GatewayWith
 from tests.faults.steady import Asked, Steady, upstream_tags
 from tests.support import processes
 from tests.support.gateways import seed_account
 from tests.support.ledger import Ledger
 from tests.support.manage import PROJECT
 from tests.support.promptness import in_time
-from tests.support.server import GatewayServer, as_json
+from tests.support.server import as_json
 from tests.support.tcp_proxy import TcpProxy
 from tests.support.valkey import ValkeyServer
 
@@ -201,99 +195,3 @@ def test_flushed(scene: Scene) -> None:
         load.until(200, 20, since=time.monotonic())
     scene.wait_whole()
     check_calls(scene.desk, load)
-
-
-# --- Sessions -------------------------------------------------------------------------------------
-
-PROCESSES = 4
-SESSIONS, CALLS, AT_ONCE = 30, 5, 8
-# Prices so close that every endpoint is drawn by many sessions.
-PRICES = {"first": "0.000010", "second": "0.000011", "third": "0.000012"}
-MODEL = bench.model(
-    "sticky/one",
-    *(
-        bench.endpoint(persona, pricing={"prompt": price, "completion": price})
-        for persona, price in PRICES.items()
-    ),
-)
-
-
-@pytest.fixture(scope="module")
-def four(gateway_with: GatewayWith) -> GatewayServer:
-    return gateway_with([MODEL], WEB_CONCURRENCY=str(PROCESSES))
-
-
-@pytest.fixture
-def desk(four: GatewayServer, simulator: SimulatedUpstream) -> Desk:
-    simulator.clear()
-    return Desk(four, simulator, seed_account(four, credits_usd="1000"), "sticky/one")
-
-
-def providers(desk: Desk, session: str, calls: int, **options: Any) -> list[str]:
-    """Who answers so many calls of a session, one after the other, each on a new connection."""
-    answers = [desk.post(session_id=session, **options) for _ in range(calls)]
-    assert [answer.status_code for answer in answers] == [200] * calls
-    return [as_json(answer)["provider"] for answer in answers]
-
-
-def together(work: Callable[[str], list[str]], sessions: list[str]) -> dict[str, list[str]]:
-    with ThreadPoolExecutor(AT_ONCE) as pool:
-        return dict(zip(sessions, pool.map(work, sessions), strict=True))
-
-
-def named(kind: str, count: int = SESSIONS) -> list[str]:
-    return [f"{kind}-{number}" for number in range(count)]
-
-
-def test_all_of_a_sessions_calls_stay_on_one_endpoint(desk: Desk) -> None:
-    assert len(worker_pids(desk.server)) == PROCESSES
-    found = together(lambda session: providers(desk, session, CALLS), named("calm"))
-
-    assert {session: set(served) for session, served in found.items() if len(set(served)) > 1} == {}
-    # Sessions are spread all the same.
-    assert {served[0] for served in found.values()} == {"First", "Second", "Third"}
-    # So are streams.
-    for session in named("calm", 4):
-        streams = [desk.stream(session_id=session) for _ in range(3)]
-        assert {stream.chunks[0]["provider"] for stream in streams} == set(found[session])
-
-
-def test_a_session_moves_when_its_endpoint_fails_and_stays_there(desk: Desk) -> None:
-    """Each session is served by one endpoint until that fails for as long as anybody asks."""
-    sessions = named("moving", 12)
-    before = together(lambda session: providers(desk, session, 2), sessions)
-    desk.upstream.script("first", {"status": 503}, repeat=True)
-    during = together(lambda session: providers(desk, session, 3), sessions)
-    desk.upstream.clear()
-    after = together(lambda session: providers(desk, session, CALLS), sessions)
-
-    moved = [session for session in sessions if before[session][0] == "First"]
-    assert moved
-    for session in sessions:
-        (kept,) = set(during[session])
-        assert kept != "First"
-        assert session in moved or kept == before[session][0]
-        assert set(after[session]) == {kept}
-
-
-def test_calls_of_one_session_at_once_leave_one_record(desk: Desk) -> None:
-    """Whichever of them is last says where it goes on."""
-    barrier, numbers = threading.Barrier(AT_ONCE), itertools.count()
-
-    def call(_: str) -> list[str]:
-        barrier.wait()
-        return providers(desk, "crowd", 1 + next(numbers) % 2)
-
-    together(call, named("caller", AT_ONCE))
-
-    assert len(set(providers(desk, "crowd", CALLS))) == 1
-
-
-def test_without_a_hint_store_processes_begin_alike(desk_on: Open) -> None:
-    desk = desk_on([MODEL], WEB_CONCURRENCY=str(PROCESSES), REDIS_URL="")
-    assert not as_json(desk.server.get("/readyz"))["checks"]["hints"]["configured"]
-
-    found = together(lambda session: providers(desk, session, CALLS), named("alone"))
-
-    assert all(len(set(served)) == 1 for served in found.values())
-    assert {served[0] for served in found.values()} == {"First", "Second", "Third"}

@@ -177,28 +177,6 @@ def test_messages_clients_read_their_own_headers(pair: Pair) -> None:
     assert "x-ratelimit-limit-tokens" not in answer.headers
 
 
-def test_tokens_are_reserved_and_settled_to_the_truth(pair: Pair) -> None:
-    gate = hold_back(pair, "large")
-
-    def work() -> None:
-        key = pair.account(rate_limits=[{"tokens_per_minute": 20_000}]).api_key
-        with ThreadPoolExecutor(8) as pool:
-            # Three of 6,000 tokens and a little are all that fits beside each other.
-            asked = [pool.submit(pair.chat, n, key, max_tokens=6_000) for n in range(8)]
-            finished(asked, 5)
-            pair.simulator.open_gate(gate)
-            answers = [each.result() for each in asked]
-        assert Counter(each.status_code for each in answers) == {200: 3, 429: 5}
-        refused = next(each for each in answers if each.status_code == 429)
-        assert "tokens per minute of this key" in refused.json()["error"]["message"]
-        # Nearly nothing of it was used. The correction is not waited for.
-        pair.servers[0].wait_until(
-            lambda: pair.chat(0, key, max_tokens=6_000).status_code == 200, within_s=5
-        )
-
-    within_one(MINUTE_S, work)
-
-
 def test_requests_under_way_count_over_both_until_they_end(pair: Pair) -> None:
     key = pair.account(rate_limits=[{"concurrent": 3}]).api_key
     gate = hold_back(pair, "large")

@@ -9,7 +9,7 @@ import pytest
 from routing.simulator.testing import RawConnection
 from tests.faults.bench import endpoint, model
 from tests.faults.desks import begin
-from tests.support.wires import envelope, head_bytes
+from tests.support.wires import head_bytes
 
 FIRST = [model("plain/first", endpoint("first"))]
 
@@ -56,17 +56,3 @@ def test_connections_are_bounded_and_the_next_waits_for_one_to_end(desk_on: Any)
 
         wires[4].socket.settimeout(20)
         assert wires[4].head()[0] == 200
-
-
-@pytest.mark.thorough
-def test_a_body_that_stops_coming_is_refused_and_holds_no_place(desk_on: Any) -> None:
-    desk = desk_on(FIRST, ROUTER_BODY_TIMEOUT="1", ROUTER_MAX_CONCURRENCY="1")
-    for framing in ("Content-Length: 5000", "Transfer-Encoding: chunked"):
-        with closing(RawConnection(int(desk.server.env["PORT"]))) as wire:
-            wire.send(head_bytes(framing, key=desk.account.api_key) + b"5\r\n{")
-            assert desk.post().status_code == 200
-
-            status, error = envelope(wire)
-
-            assert (status, error["message"]) == (400, "The request body took too long")
-            assert wire.to_end() == b""

@@ -91,41 +91,17 @@ def test_usage_of_any_shape_costs_what_the_text_does(desk: Desk, usage: Any, str
 
 MESSAGE = '{"role":"assistant","content":"Hi"}'
 GOOD = f'{{"choices":[{{"message":{MESSAGE},"finish_reason":"stop"}}]}}'
+# Which values break no reader is `test_readers`'; these go into tables, headers and logs.
 ODD_BODIES = {
-    "choices an object": '{"choices":{"0":1}}',
-    "choices of null": '{"choices":[null]}',
     "message null": '{"choices":[{"message":null,"finish_reason":"stop"}]}',
-    "message a string": '{"choices":[{"message":"Hi","finish_reason":"stop"}]}',
-    "content a number": GOOD.replace('"Hi"', "5"),
-    "content a list": GOOD.replace('"Hi"', '[{"type":"text","text":"Hi"}]'),
-    "finish a number": GOOD.replace('"stop"', "7"),
     "finish of 300 characters": GOOD.replace('"stop"', f'"{"x" * 300}"'),
     "finish with NUL": GOOD.replace('"stop"', '"st\\u0000op"'),
     "id with NUL": f'{{"id":"a\\u0000b",{GOOD[1:]}',
     "id of 1000 characters": f'{{"id":"{"i" * 1000}",{GOOD[1:]}',
     "tier with NUL": f'{{"service_tier":"d\\u0000",{GOOD[1:]}',
-    "tool calls a string": GOOD.replace('"content":"Hi"', '"tool_calls":"x"'),
-    "tool calls of numbers": GOOD.replace('"content":"Hi"', '"tool_calls":[1,2]'),
-    "tool call without a function": GOOD.replace('"content":"Hi"', '"tool_calls":[{"id":5}]'),
-    "tool call of odd parts": GOOD.replace(
-        '"content":"Hi"', '"tool_calls":[{"function":{"name":5,"arguments":{"a":1}}}]'
-    ),
-    "reasoning a list": GOOD.replace('"content":"Hi"', '"reasoning":[1],"reasoning_details":5'),
     "a lone surrogate": GOOD.replace('"Hi"', '"\\ud800"'),
-    "an emoji in halves": GOOD.replace('"Hi"', '"\\ud83e\\udd8a"'),
-    "duplicate keys": GOOD.replace('"content":"Hi"', '"content":"No","content":"Hi"'),
-    "NaN": f'{{"created":NaN,{GOOD[1:]}',
     "an integer of 5,000 digits": f'{{"created":{"9" * 5000},{GOOD[1:]}',
     "deep nesting": f'{{"extra":{"[" * 100_000}{"]" * 100_000},{GOOD[1:]}',
-    "deep logprobs": GOOD.replace(
-        '"finish_reason"', f'"logprobs":{"[" * 200}{"]" * 200},"finish_reason"'
-    ),
-    "logprobs a string": GOOD.replace('"finish_reason"', '"logprobs":"x","finish_reason"'),
-    "an error beside choices": f'{{"error":{{"code":"x","message":5}},{GOOD[1:]}',
-    "an error of odd parts": '{"error":[1,2]}',
-    "an error code beyond all": '{"error":{"code":10000000000000000000000,"message":"m"}}',
-    "an array": "[1]",
-    "a byte-order mark": "\ufeff" + GOOD,
 }
 
 
