@@ -97,22 +97,6 @@ def test_what_is_stored_is_applied_to_answers(sure: DecisionsDesk, file: Path) -
     processes.eventually(served, within_s=10, what="the stored temperature", log=None)
 
 
-def test_lines_that_no_upstream_answers_are_told(sure: DecisionsDesk, file: Path) -> None:
-    broken = line(questions={"q": SCORE}, answers={"q": 1})
-    file.write_text(f"{broken}\n{file.read_text()}")
-    for persona in ("judge-a", "judge-b"):
-        sure.upstream.verdicts(
-            persona,
-            {"when": "friendly", "status": 503},
-            {"when": "money back", "weights": {"yes": SURE, "no": 1 - SURE}},
-        )
-
-    found = calibrate(sure, file).json()
-
-    assert list(found["failed"]) == ["1"]
-    assert found["fitted_on"] + found["told_on"] == LINES
-
-
 UNUSABLE = [
     ("{", "line 1 is no JSON"),
     ("[]", "line 1: an object with"),

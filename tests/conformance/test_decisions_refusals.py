@@ -61,56 +61,6 @@ def test_what_a_provider_refuses(deciding: DecisionsDesk) -> None:
 OURS, THEIRS = (502, "provider_unavailable"), (400, "invalid_request")
 
 
-def test_a_422_that_blames_nobody_goes_on_to_the_next_endpoint(deciding: DecisionsDesk) -> None:
-    deciding.upstream.script("native-a", {"status": 422, "json": {"detail": "odd"}})
-
-    deciding.paid(deciding.post(provider={"order": ["native-a", "native-b"]}))
-
-
-def test_a_422_of_a_chat_provider_is_never_the_callers(deciding: DecisionsDesk) -> None:
-    deciding.upstream.script("judge-a", {"status": 422, "json": {"detail": "bad question"}})
-
-    chat = deciding.post(model="acme/judge", provider={"only": ["judge-a"]})
-
-    deciding.told(chat, *OURS)
-
-
-def blaming(name: str) -> dict[str, Any]:
-    detail = [{"loc": ["body", "questions", name, "criteria"], "msg": "too odd"}]
-    return {"status": 422, "json": {"detail": detail}}
-
-
-@pytest.mark.parametrize("status", [400, 422])
-def test_a_part_that_the_gateway_made_is_not_the_callers_fault(
-    deciding: DecisionsDesk, status: int
-) -> None:
-    # Of six options this provider takes four at a time; a number is a name like any other.
-    labels = {f"label {n}": None for n in range(6)}
-    questions = {"1": NOUL, "team": {**CHOICE, "criteria": labels}}
-    for blamed, told, message in (
-        ("0", OURS, "Provider returned error"),
-        ("1", THEIRS, "questions.1.criteria: too odd"),
-    ):
-        step = blaming(blamed) | {"status": status}
-        deciding.upstream.script("small-native", step, repeat=True)
-        response = deciding.post(model="acme/small-native", questions=questions)
-        assert deciding.told(response, *told)["message"] == message
-
-
-@pytest.mark.parametrize(("count", "told"), [(3, 400), (4, 502)])
-def test_too_many_questions_are_the_callers_unless_the_gateway_chose_how_many(
-    deciding: DecisionsDesk, count: int, told: int
-) -> None:
-    step = {"status": 422, "json": {"detail": [{"loc": ["body", "questions"], "msg": "many"}]}}
-    deciding.upstream.script("small-native", step, repeat=True)
-
-    response = deciding.post(
-        model="acme/small-native", questions={f"q{n}": NOUL for n in range(count)}
-    )
-
-    assert response.status_code == told, response.text
-
-
 def test_the_estimate_is_of_all_calls_together(deciding: DecisionsDesk) -> None:
     # One question costs some 600 bytes at the most, a millionth of a dollar each.
     poor = seed_account(deciding.server, credits_usd="0.005")

@@ -61,18 +61,6 @@ def test_a_refusal_has_the_tags_of_its_request(own_wide_desk: Desk) -> None:
     assert message == "X-Tags: Invalid input: expected name=value pairs with commas between"
 
 
-def test_the_record_of_a_refusal_names_the_filter_that_removed_each_endpoint(
-    own_wide_desk: Desk,
-) -> None:
-    response = own_wide_desk.post(model="acme/small", provider={"only": ["nobody"]})
-
-    record = find_record(own_wide_desk, response.headers["X-Request-Id"])
-
-    assert {each["endpoint_id"] for each in record["removed_endpoints"]} >= {"alpha", "beta"}
-    step = record["error"]["metadata"]["failed_routing_step"]
-    assert {each["removed_by"] for each in record["removed_endpoints"]} == {step}
-
-
 def test_a_request_that_every_upstream_failed_is_found_by_either_id(own_wide_desk: Desk) -> None:
     desk = own_wide_desk
     desk.upstream.script("alpha", {"status": 500}, repeat=True)

@@ -66,52 +66,8 @@ def test_route_sort_looks_at_all_models_at_once(desk: Desk) -> None:
     assert first({**wanted, "sort": {"by": "price", "partition": "model"}}, route="sort") == BETA
 
 
-REFERENCES: list[tuple[dict[str, Any], tuple[str, str, str]]] = [
-    ({"model": FREE}, (FREE, "direct", ALPHA)),
-    ({"model": "~acme/small-latest:floor"}, (SMALL, "latest", ALPHA)),
-    ({"model": SOLO, "models": [SOLO]}, (SOLO, "direct", "solo")),
-    ({"model": "router/free"}, (FREE, "free", ALPHA)),
-    ({"model": "router/auto"}, (FREE, "auto", ALPHA)),
-    ({"model": "auto:nitro"}, (FREE, "auto", ALPHA)),
-    ({"model": "~acme/none-latest", "models": [SOLO]}, (SOLO, "latest", "solo")),
-    ({"model": "router/fusion", "models": [SOLO]}, (SOLO, "fusion", "solo")),
-]
-
-
-def test_references_come_to_models(desk: Desk) -> None:
-    for asked, found in REFERENCES:
-        assert routed(desk, **asked) == found, asked
-
-
 def auto(**settings: Any) -> dict[str, Any]:
     return {"model": "router/auto", "plugins": [{"id": "auto-router", **settings}]}
-
-
-def test_the_auto_router_keeps_to_its_plugin(desk: Desk) -> None:
-    paid = {"excluded_models": ["*:free"]}
-    said = [
-        {"role": "user", "content": "Hello"},
-        {"role": "assistant", "content": "Hi", "model": SOLO},
-        {"role": "user", "content": "Again"},
-    ]
-    cases: list[tuple[dict[str, Any], str]] = [
-        (auto(allowed_models=["acme/so*"]), SOLO),
-        # All that cost something cost the same, so they share a band.
-        (auto(**paid, cost_tier="low"), SMALL),
-        (auto(allowed_models=[TEXT]), TEXT),
-        # Not its router, and switched off.
-        (auto(allowed_models=["acme/so*"]) | {"model": "router/auto-beta"}, FREE),
-        (auto(allowed_models=["acme/so*"], enabled=False), FREE),
-        # A model that answered before is taken again where it is pinned.
-        (auto(pin_model=True) | {"messages": said}, SOLO),
-        (auto() | {"messages": said}, FREE),
-        (auto(pin_model=True, excluded_models=[SOLO]) | {"messages": said}, FREE),
-        # Models of which the preferences leave no endpoint are passed over.
-        ({"model": "router/auto", "provider": {"only": ["delta"]}}, TEXT),
-        ({"model": "router/free", "provider": {"only": ["alpha"]}}, FREE),
-    ]
-    for asked, model in cases:
-        assert routed(desk, **asked)[0] == model, asked
 
 
 TIGHT: list[tuple[dict[str, Any], str, list[str], list[str]]] = [
@@ -121,17 +77,11 @@ TIGHT: list[tuple[dict[str, Any], str, list[str], list[str]]] = [
         *("Filter by Allowed Providers", ["delta", "gamma"], ["beta"]),
     ),
     (
-        auto(allowed_models=[SOLO]) | {"provider": {"max_price": {"prompt": "0.000001"}}},
-        *("Filter by Max Price", ["gamma"], []),
-    ),
-    (
         {"model": "router/free", "provider": {"order": ["delta"], "allow_fallbacks": False}},
         *("Filter by Allowed Providers", ["alpha"], ["delta"]),
     ),
     # Where there is no model at all, no filter is named.
     ({"model": "router/pareto-code"}, "Resolve Models", [], []),
-    ({"model": "~acme/none-latest"}, "Resolve Models", [], []),
-    (auto(allowed_models=["nobody/*"]), "Resolve Models", [], []),
 ]
 
 

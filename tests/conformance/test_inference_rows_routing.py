@@ -9,7 +9,6 @@ import pytest
 
 from routing.simulator.testing import SimulatedUpstream
 from tests.conformance.desk import (
-    HELLO,
     Desk,
     called,
     called_by,
@@ -161,19 +160,6 @@ def test_the_workspace_s_own_sort_is_used_where_none_is_named(own_wide_desk: Des
 
     assert {called_by(own_wide_desk) for _ in range(20)} == {ALPHA}
     assert called_by(own_wide_desk, provider={"order": ["beta/turbo"]}) == TURBO
-
-
-def test_a_stream_that_nobody_takes_is_an_ordinary_error(small: Desk) -> None:
-    for persona, hint in (("alpha", "7"), ("beta", "3")):
-        limited = {"status": 429, "headers": {"Retry-After": hint}}
-        small.upstream.script(persona, limited, repeat=True)
-
-    response = small.post(stream=True, messages=HELLO)
-
-    error = small.told(response, 429, "rate_limit_exceeded")
-    assert response.headers["Retry-After"] == "3"
-    assert len(error["metadata"]["previous_errors"]) == 2
-    assert sorted(called(small)) == [ALPHA, BETA, TURBO]
 
 
 # --- Prices and paces, at models of their own -----------------------------------------------------

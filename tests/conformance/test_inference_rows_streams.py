@@ -82,25 +82,6 @@ def test_the_books_are_closed_before_the_usage_chunk_is_read(desk: Desk) -> None
     wire.close()
 
 
-def test_an_upstream_that_dies_mid_stream(desk: Desk) -> None:
-    desk.upstream.script("gamma", {"events": [{"text": FIRST}, {"text": SECOND}, {"cut": "close"}]})
-
-    stream = desk.stream()
-
-    assert "data: [DONE]" not in stream.blocks
-    assert stream.text == FIRST + SECOND
-    last = stream.chunks[-1]
-    assert last["error"]["code"] == 502
-    assert last["error"]["metadata"]["error_type"] == "provider_unavailable"
-    ended = {"finish_reason": "error", "native_finish_reason": None}
-    assert last["choices"] == [{"index": 0, "delta": {"content": ""}, **ended}]
-    assert all("usage" not in chunk for chunk in stream.chunks)
-    assert last["id"] == stream.response.headers["X-Generation-Id"] == stream.chunks[0]["id"]
-    assert desk.charged_nano(last["id"]) == 0
-    assert desk.generation(last["id"])["finish_reason"] == "error"
-    assert len(desk.upstream.requests()) == 1
-
-
 def test_the_debug_chunk_comes_first(desk: Desk) -> None:
     stream = desk.stream(debug={"echo_upstream_body": True}, temperature=0.5)
 

@@ -1,4 +1,4 @@
-"""Rows 1 to 5, 40, 42 to 44, 68 to 70 and 82 to 84 of the management reference's section 19."""
+"""Rows 1 to 5, 13, 40, 42 to 44, 68 to 70 and 82 to 84 of the management reference's section 19."""
 
 import json
 import re
@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import requests
 
-from tests.conformance.desk import CHAT, HELLO, Desk, exact, nano
+from tests.conformance.desk import CHAT, HELLO, PATIENCE_S, Desk, changed_workspace, exact, nano
 from tests.conformance.money import book_usage
 from tests.support.gateways import SeededAccount
 from tests.support.server import GatewayServer, as_json
@@ -184,3 +184,16 @@ def test_a_wrong_method_and_an_unknown_path(gateway: GatewayServer) -> None:
         assert answer.headers["Allow"] == allowed
     for path in ("/nope", "/api/v1/nope", "/api/nope/", "/api", "//", "/api/v1/%00"):
         assert error_of(gateway.get(path), 404)["message"] == "Not Found"
+
+
+def test_a_tool_that_is_switched_off(own_desk: Desk) -> None:
+    desk, search = own_desk, "router:web_search"
+    assert desk.post(tools=[{"type": search}]).status_code == 400  # Nothing here could run it.
+
+    changed_workspace(desk, disabled_server_tools=[search])
+    asked: dict[str, Any] = {"tools": [{"type": search}]}
+    desk.server.wait_until(lambda: desk.post(**asked).status_code == 403, within_s=PATIENCE_S)
+    for kind in (search, "web_search"):
+        error = desk.refused(403, "permission_denied", tools=[{"type": kind}])
+        assert error["message"] == f'Server tool "{search}" is disabled in this workspace'
+    assert desk.paid_nano(desk.ok()) > 0

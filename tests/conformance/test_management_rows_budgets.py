@@ -36,24 +36,6 @@ def budget(desk: Desk, method: str, rest: str, body: Any = None) -> requests.Res
     return desk.manage(method, f"/workspaces/{desk.account.workspace_id}/budgets{rest}", body)
 
 
-def test_limits_of_narrower_intervals_are_smaller(desk: Desk) -> None:
-    """By the workspace's id here, by its slug in `tests/accounts/test_workspace_budgets.py`."""
-    answer = budget(desk, "PUT", "/weekly", {"limit_usd": 600})
-    assert answer.status_code == 200, answer.text
-    told = as_json(answer)["data"]
-    assert (told["limit_usd"], told["reset_interval"]) == (600, "weekly")
-
-    error = error_of(budget(desk, "PUT", "/monthly", {"limit_usd": 500}), 400)
-
-    assert error["message"] == (
-        "Budget limits must strictly decrease: monthly ($500) must exceed weekly ($600)"
-    )
-    assert len(as_json(budget(desk, "GET", ""))["data"]) == 1
-    # One that was never set is deleted all the same.
-    deleted = budget(desk, "DELETE", "/daily")
-    assert (deleted.status_code, deleted.json()) == (200, {"deleted": True})
-
-
 def spend_500(desk: Desk, account: Callable[..., SeededAccount], orm_of: OrmOf) -> None:
     """The desk has another account, which spent 500 USD with a key that the gateway knows."""
     desk.account, desk.spent_nano = account(credits_usd="1000"), 0

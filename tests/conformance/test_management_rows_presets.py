@@ -78,29 +78,6 @@ def test_the_same_again_is_a_new_version(desk: Desk) -> None:
         error_of(shown(desk, f"/email/versions/{number}"), 400)
 
 
-def test_presets_from_other_formats(desk: Desk) -> None:
-    messages = [{"role": "user", "content": "Hi"}]
-    message = {"model": "acme/solo", "max_tokens": 1024, "system": "S", "messages": messages}
-    response = {"model": "acme/solo", "instructions": "I", "input": "x"}
-
-    error_of(make(desk, "/r/responses", response | {"previous_response_id": "resp_1"}), 400)
-    for path, body, prompt, config in (
-        ("/cr/messages", message, "S", {"model": "acme/solo", "max_tokens": 1024}),
-        ("/r/responses", response | {"previous_response_id": None}, "I", {"model": "acme/solo"}),
-    ):
-        version = made(desk, path, body)["designated_version"]
-        assert (version["system_prompt"], version["config"]) == (prompt, config)
-
-
-def test_what_is_kept_is_checked(desk: Desk) -> None:
-    body = {"model": "m", "temperature": 3}
-
-    error = error_of(make(desk, "/email/chat/completions", body), 400)
-
-    assert [issue["path"] for issue in error["metadata"]["issues"]] == ["temperature"]
-    error_of(shown(desk, "/email"), 404)
-
-
 def test_the_conversation_may_be_as_long_as_at_inference(desk: Desk) -> None:
     long = "x" * 3_000_000
 
@@ -140,18 +117,3 @@ def test_a_model_of_its_own_with_a_preset(desk: Desk) -> None:
     sent = desk.the_one_sent()
     assert sent["temperature"] == 0.7
     assert sent["messages"][0] == {"role": "system", "content": SYSTEM}
-
-
-def test_presets_of_another_workspace(desk: Desk) -> None:
-    email(desk)
-    manager, team = desk.account.management_key, {"name": "Other", "slug": "other"}
-    workspace = as_json(desk.server.post("/api/v1/workspaces", key=manager, json=team))["data"]
-    body = {"name": "k2", "workspace_id": workspace["id"]}
-    key: str = as_json(desk.server.post("/api/v1/keys", key=manager, json=body))["key"]
-
-    error_of(shown(desk, "/email", key=key), 404)
-    error_of(shown(desk, "/email/versions", key=key), 404)
-    assert as_json(shown(desk, key=key)) == {"data": [], "total_count": 0}
-    asked = {"model": "@preset/email", "messages": EMAIL["messages"]}
-    refused = desk.server.post("/api/v1/chat/completions", key=key, json=asked)
-    assert error_of(refused, 404)["message"] == "Preset not found: email"

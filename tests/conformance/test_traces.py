@@ -127,36 +127,6 @@ def test_route_refuses_what_means_nothing(gateway: GatewayServer) -> None:
         assert problem in outcome.json()["error"]
 
 
-def test_what_if_compares_a_period_with_another_policy(desk: Desk) -> None:
-    since = (datetime.now(UTC) - timedelta(seconds=1)).isoformat()
-    paid = [
-        desk.ok(model=SMALL, provider={"only": [tag], "order": [tag]}, max_tokens=9)
-        for tag in ("alpha", "beta", "beta/turbo")
-    ]
-    desk.upstream.script("gamma", {"status": 500})
-    assert desk.post().status_code == 502
-    mine = ("what_if", "--account", desk.account.account_id, "--since")
-    by_price = '{"only": ["alpha", "beta"], "order": null, "sort": "price"}'
-
-    told = desk.server.manage(*mine, since, "--provider-json", by_price)
-
-    assert (told["generations"], told["compared"], told["moved"]) == (4, 3, 2)
-    assert told["not_replayed"] == {"it was not answered": 1}
-    assert told["before"]["providers"] == {"Beta": 2, "Alpha": 1}
-    assert told["after"]["providers"] == {"Alpha": 3}
-    charged = float(sum(answer["usage"]["cost"] for answer in paid))
-    assert told["before"]["cost"] == pytest.approx(charged)
-    assert told["before"]["charged"] == pytest.approx(charged)
-    assert told["after"]["cost"] < told["before"]["cost"]
-    # It keeps to its limit and its period.
-    assert desk.server.manage(*mine, since, "--limit", "2")["generations"] == 2
-    assert desk.server.manage(*mine, since, "--until", since)["generations"] == 0
-    ignoring = ("--provider-json", '{"ignore": ["alpha", "beta"]}', "--limit", "3")
-    lines = desk.server.run_command(*mine, since, *ignoring).stdout.splitlines()
-    assert "would be refused" in lines[0]
-    assert lines[1].startswith("  refused, Filter by Ignored Providers: ")
-
-
 def test_the_api_replays_the_requests_of_a_period(desk: Desk) -> None:
     for tag in ("beta", "beta/turbo"):
         desk.ok(model=SMALL, provider={"only": [tag], "order": [tag]}, max_tokens=9)
@@ -210,22 +180,6 @@ def test_what_if_refuses_what_means_nothing(gateway: GatewayServer) -> None:
         (["--since", "2026-01-01", "--provider-json", '{"sort": "luck"}'], 1),
     ):
         assert gateway.run_command("what_if", *arguments, "--json").status == status
-
-
-def test_the_route_of_a_generation_says_by_which_change_a_loser_would_have_answered(
-    desk: Desk,
-) -> None:
-    policy = {"order": ["beta/turbo"], "ignore": ["alpha"]}
-    response = desk.post(model=SMALL, provider=policy)
-
-    answer = desk.manage("GET", f"/generation/{response.headers['X-Generation-Id']}/route")
-
-    data = answer.json()["data"]
-    endpoints = {each["endpoint_id"]: each for each in data["endpoints"]}
-    assert (data["requested"], data["rule"]) == ([SMALL], "order")
-    assert endpoints["beta/turbo"]["would_have_won"] is None
-    assert endpoints["beta"]["would_have_won"]["setting"] == "provider.order"
-    assert endpoints["alpha"]["would_have_won"]["setting"] == "provider.ignore"
 
 
 def test_the_route_of_a_refused_request_is_found_by_its_request_id(desk: Desk) -> None:
