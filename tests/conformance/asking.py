@@ -4,7 +4,7 @@ from typing import Any
 
 import requests
 
-from tests.conformance.desk import HELLO, Desk, exact
+from tests.conformance.desk import CHAT, HELLO, Desk, exact
 
 MESSAGES = "/api/v1/messages"
 RESPONSES = "/api/v1/responses"
@@ -15,6 +15,7 @@ PIXEL = (
     "Jggg=="
 )
 BODIES: dict[str, dict[str, Any]] = {
+    CHAT: {"messages": HELLO},
     MESSAGES: {"max_tokens": 16, "messages": HELLO},
     RESPONSES: {"input": "Hello there"},
 }

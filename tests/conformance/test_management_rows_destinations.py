@@ -1,9 +1,6 @@
 """A destination in use: a whole gateway with the worker that delivers."""
 
-import subprocess
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,10 +8,9 @@ import pytest
 from routing.simulator.testing import SimulatedUpstream
 from tests.conformance.desk import Desk
 from tests.conformance.wide import wide_catalogue
-from tests.support import processes
 from tests.support.bed import Bed
 from tests.support.gateways import StartGateway, seed_account
-from tests.support.manage import PROJECT
+from tests.support.procfile import running_line
 from tests.support.receiver import Receiver, list_spans, read_attributes, serve_receiver
 from tests.support.server import GatewayServer, as_json
 
@@ -43,18 +39,8 @@ def delivering(
             API_KEY_CACHE_SECONDS="0",
             DESTINATION_PRIVATE_HOSTS="127.0.0.1",
         )
-        worker = _start_worker(server, folder / "destinations.log")
-        yield server
-        processes.kill(worker)
-
-
-def _start_worker(server: GatewayServer, log: Path) -> subprocess.Popen[bytes]:
-    """As in the Procfile."""
-    lines = (PROJECT / "Procfile").read_text().splitlines()
-    (line,) = [each for each in lines if each.startswith("destinations: ")]
-    words = line.split()[2:]
-    celery = Path(sys.executable).parent / "celery"
-    return processes.spawn([celery, *words], log=log, env=server.env, cwd=PROJECT)
+        with running_line(server, "destinations"):
+            yield server
 
 
 @pytest.fixture

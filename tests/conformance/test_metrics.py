@@ -1,7 +1,6 @@
 """Every metric that there is has a number on a gateway that is used."""
 
 import re
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,10 +14,9 @@ from tests.conformance.desk import Desk
 from tests.conformance.wide import wide_catalogue
 from tests.gateway.metrics.test_metrics_page import import_families
 from tests.routing.monitoring.test_metrics_of_a_gateway import Samples, find_url, scrape
-from tests.support import processes
 from tests.support.bed import Bed
 from tests.support.gateways import StartGateway, seed_account
-from tests.support.manage import PROJECT
+from tests.support.procfile import running_line
 from tests.support.server import GatewayServer
 
 MODEL = "acme/over-openai"
@@ -37,21 +35,8 @@ def server(tmp_path: Path, stores: Bed, simulator: SimulatedUpstream) -> Iterato
             ROUTER_RESPONSE_CACHE_ENABLED="true",
             ROUTER_RETRY_BACKOFF="0.01",
         )
-        celery, schedule = Path(sys.executable).parent / "celery", tmp_path / "beat-schedule"
-        options: list[str | Path] = [
-            "--quiet",
-            "-A",
-            "gateway",
-            "beat",
-            "--schedule",
-            schedule,
-            "--pidfile=",
-        ]
-        beat = processes.spawn(
-            [celery, *options], log=tmp_path / "beat.log", env=server.env, cwd=PROJECT
-        )
-        yield server
-        processes.kill(beat)
+        with running_line(server, "beat"):
+            yield server
 
 
 def ask(desk: Desk, **more: Any) -> None:

@@ -50,20 +50,6 @@ def test_a_call_goes_out_with_the_team_s_key_and_costs_nothing(desk: Desk) -> No
     assert made["id"] not in repr(answer)
 
 
-def test_it_comes_first_whatever_order_says_and_after_data_policies(desk: Desk) -> None:
-    bring(desk, "beta", MINE)
-    desk.model = "acme/small"
-
-    desk.ok(provider={"order": ["alpha"]})
-    desk.ok(provider={"sort": "price"})
-    desk.ok(provider={"order": ["beta/turbo"], "allow_fallbacks": False})
-    assert credentials_at(desk) == [fingerprint(MINE)] * 3
-    assert len(desk.upstream.requests("beta")) == 3
-
-    desk.ok(provider={"data_collection": "deny"})
-    assert credentials_at(desk, "alpha") == [fingerprint("alpha-credential")]
-
-
 def test_failure_falls_through_to_the_shared_credential(own_desk: Desk) -> None:
     """Where failures are remembered for a while."""
     desk = own_desk
@@ -128,7 +114,7 @@ def test_a_team_may_refuse_the_gateway_s_credential(desk: Desk, said: str) -> No
 def test_every_format_tells_of_it(desk: Desk, path: str, stream: bool) -> None:
     bring(desk, "messages-a", MINE)
     bring(desk, "gamma", ANOTHER)
-    body = BODIES.get(path, {"messages": HELLO})
+    body = BODIES[path]
     for model, key in (("acme/over-anthropic", MINE), ("acme/solo", ANOTHER)):
         given = body | {"model": model, "stream": stream}
         answer = desk.server.post(path, key=desk.account.api_key, json=given)

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from tests.conformance.asking import BODIES, MESSAGES, RESPONSES
-from tests.conformance.desk import CHAT, HELLO, Desk, changed_workspace
+from tests.conformance.desk import CHAT, HELLO, Desk
 from tests.conformance.test_management_rows_presets import email, made
 
 PATHS = {"chat": CHAT, "messages": MESSAGES, "responses": RESPONSES}
@@ -91,75 +91,6 @@ def test_one_preset_serves_all_formats_and_requests_have_the_last_word(
         own = said_in(caller) | OWN_WORDS[caller] | {"tools": [tool], "temperature": 0.75}
         sent, _ = sent_of(desk, path, model=desk.model, preset="p", **own)
         assert told(sent) == kept | {"temperature": 0.75, "system": "Mine"}, caller
-
-
-REASONING: dict[str, Any] = {
-    "model": "acme/over-anthropic",
-    "reasoning": {"effort": "high"},
-    "max_tokens": 9000,
-    "temperature": 0.5,
-    "response_format": {
-        "type": "json_schema",
-        "json_schema": {"name": "n", "schema": SCHEMA, "strict": True},
-    },
-}
-
-
-def test_what_a_body_has_no_words_for_reaches_its_own_kind(desk: Desk) -> None:
-    """A messages upstream is passed a messages body; what chat says of it goes along."""
-    made(desk, "/p/chat/completions", REASONING)
-    output = {"effort": "high", "format": {"type": "json_schema", "schema": SCHEMA}}
-    for caller, path in PATHS.items():
-        sent, _ = sent_of(desk, path, model="@preset/p", **said_in(caller))
-        assert sent["thinking"]["type"] == "adaptive"
-        assert (sent["output_config"], sent["max_tokens"]) == (output, 9000)
-        assert "temperature" not in sent
-
-    # Thinking of a request of its own stands.
-    off: dict[str, Any] = {"thinking": {"type": "disabled"}, "max_tokens": 30}
-    sent, _ = sent_of(desk, MESSAGES, model="@preset/p", messages=HELLO, **off)
-    assert (sent["thinking"], sent["max_tokens"]) == (off["thinking"], 30)
-    assert "effort" not in sent["output_config"]
-
-
-REFUSED: list[tuple[dict[str, Any], str]] = [
-    ({"model": "@preset/email", "preset": "other"}, "preset: differs from the preset that"),
-    ({"model": "acme/solo@preset/email", "preset": "EMAIL"}, "preset: differs"),
-    ({"model": "@preset/email:nitro"}, "model: a suffix belongs before @preset/, not after"),
-    ({"model": "@preset/nomodel"}, "No model specified"),
-    ({"model": "nope/none@preset/email"}, "nope/none is not a valid model ID"),
-    # What is wrong with the request itself comes before the preset.
-    ({"model": "@preset/missing", "temperature": 3}, "temperature: Too big"),
-    ({"model": "@preset/email", "temperature": 3}, "temperature: Too big"),
-    ({"model": "@preset/email", "messages": [{"role": "x"}]}, "messages.0.role: Invalid"),
-]
-
-
-def test_what_is_refused(desk: Desk) -> None:
-    email(desk)
-    made(desk, "/nomodel/chat/completions", {"temperature": 0.1})
-
-    for asked, message in REFUSED:
-        error = desk.refused(400, "invalid_request", **asked)
-        assert error["message"].startswith(message), asked
-    result = {"role": "tool", "content": "r", "tool_call_id": "c"}
-    error = desk.refused(400, "invalid_prompt", model="@preset/email", messages=[result])
-    assert error["message"].startswith("messages.0.tool_call_id: Invalid input")
-
-
-def test_tools_of_a_preset_that_this_caller_cannot_have(desk: Desk) -> None:
-    email(desk, tools=[{"type": "web_search"}])
-    tool = {"type": "web_search_20250305", "name": "web_search"}
-    made(desk, "/own/messages", {"model": "acme/solo", "tools": [tool]})
-
-    error = desk.refused(400, "invalid_request", model="@preset/own")
-    assert error["message"] == "server tool not available: web_search_20250305"
-    changed_workspace(desk, disabled_server_tools=["router:web_search"])
-    # That it is switched off comes first in the order of refusals.
-    for preset in ("own", "email"):
-        error = desk.refused(403, "permission_denied", model=f"@preset/{preset}")
-        message = 'Server tool "router:web_search" is disabled in this workspace'
-        assert error["message"] == message
 
 
 def test_a_new_preset_and_a_new_version_are_in_force_within_a_second(desk: Desk) -> None:

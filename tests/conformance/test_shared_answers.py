@@ -70,27 +70,6 @@ def test_a_stream_is_shared_where_it_is_asked_for(desk: Desk) -> None:
     assert {read_stream(each).text for each in answers} == {"Once."}
 
 
-@pytest.mark.parametrize(
-    "asked",
-    [
-        {**COLD, "headers": {"X-Router-Share": "false"}},
-        {**COLD, "stream": True},
-        {"temperature": 1},
-    ],
-    ids=["refused", "streamed", "warm"],
-)
-def test_others_have_an_answer_of_their_own(desk: Desk, asked: dict[str, Any]) -> None:
-    desk.upstream.script("chat-a", HELD, {"text": "Twice."})
-    with ThreadPoolExecutor(1) as pool:
-        first = pool.submit(desk.post, **asked)
-        desk.upstream.wait_gate("held")
-        second = desk.post(**asked)
-        desk.upstream.open_gate("held")
-        assert {first.result().status_code, second.status_code} == {200}
-    assert len(desk.upstream.requests("chat-a")) == 2
-    assert read_status(second) is None
-
-
 def test_where_the_first_fails_the_next_asks(desk: Desk) -> None:
     fault = {"fault": "422", "gate": "held"}
     answers = post_at_once(desk, {"text": "Then."}, first=fault, **COLD)

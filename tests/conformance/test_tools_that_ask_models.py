@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.conformance.asking import PIXEL
-from tests.conformance.desk import Desk, changed_workspace, exact, nano, opened
+from tests.conformance.desk import Desk, exact, nano, opened
 from tests.conformance.own_credentials import bring
 from tests.conformance.test_three_by_three import COMPLETION_NANO, PROMPT_NANO
 
@@ -190,14 +190,6 @@ def test_a_picture_is_shown_and_not_sent_back(desk: Desk, stream: bool) -> None:
     assert desk.charged_nano(response.headers["X-Generation-Id"]) == price(*turns)
     if not stream:
         assert exact(response)["choices"][0]["message"]["images"] == [picture]
-
-
-def test_a_disabled_tool_is_refused_wherever_it_is_named(desk: Desk) -> None:
-    clock = tool("datetime")
-    changed_workspace(desk, disabled_server_tools=["router:datetime"])
-
-    for named in (tool("subagent", tools=[clock]), tool("fusion", tools=[clock]), clock):
-        desk.refused(403, "permission_denied", tools=[named])
 
 
 def test_what_nothing_here_can_do_is_refused(desk: Desk) -> None:

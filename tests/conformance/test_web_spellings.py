@@ -7,7 +7,6 @@ import pytest
 from anthropic import Anthropic
 from openai import OpenAI
 
-from tests.conformance.desk import changed_workspace
 from tests.conformance.test_management_rows_presets import made
 from tests.conformance.web import FETCH, LINK, SEARCH, WebDesk, fetch, search
 from tests.support.speakers import SPEAKERS
@@ -49,41 +48,6 @@ def test_plugins_in_every_format(web: WebDesk, format: str) -> None:
 
     assert said.text == "Done."
     assert (len(web.engine.asked), web.site.met) == (1, ["/plain"])
-
-
-def test_a_workspace_switches_it_off(web: WebDesk) -> None:
-    changed_workspace(web.desk, disabled_server_tools=["router:web_search", "router:web_fetch"])
-    for tool, asked in (
-        ("router:web_search", {"tools": [SEARCH]}),
-        ("router:web_search", {"tools": [{"type": "web_search_2025_08_26"}]}),
-        ("router:web_search", {"plugins": [{"id": "web"}]}),
-        ("router:web_search", {"model": ONLINE}),
-        ("router:web_fetch", {"tools": [FETCH]}),
-        ("router:web_fetch", {"plugins": [{"id": "web-fetch"}]}),
-    ):
-        response = web.post("chat", **asked)
-        assert response.status_code == 403, asked
-        told = response.json()["error"]["message"]
-        assert told == f'Server tool "{tool}" is disabled in this workspace'
-    assert web.sent() == web.engine.asked == []
-
-
-def test_engines_that_are_not_here_and_what_is_no_domain_are_refused(web: WebDesk) -> None:
-    no_tool, no_domain = "server tool not available: ", "Not a domain: '[::1]'"
-    exa, blocked = {"engine": "exa"}, {"blocked_domains": ["[::1]"]}
-    refused: list[tuple[dict[str, Any], str]] = [
-        ({"tools": [{"type": "web_search", **exa}]}, f"{no_tool}router:web_search"),
-        ({"plugins": [{"id": "web", "engine": "native"}]}, f"{no_tool}web"),
-        ({"tools": [FETCH | {"parameters": exa}]}, f"{no_tool}router:web_fetch"),
-        ({"tools": [FETCH | {"parameters": blocked}]}, no_domain),
-        ({"tools": [{"type": "web_search", "excluded_domains": ["[::1]"]}]}, no_domain),
-        ({"plugins": [{"id": "web", "include_domains": ["[::1]"]}]}, no_domain),
-    ]
-    for asked, message in refused:
-        response = web.post("chat", **asked)
-        assert response.status_code == 400, asked
-        assert response.json()["error"]["message"] == message
-    assert web.sent() == []
 
 
 # --- Searches of a provider's own -----------------------------------------------------------------

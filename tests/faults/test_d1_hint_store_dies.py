@@ -5,12 +5,10 @@ are kept again afterwards, and the Celery worker comes back by itself.
 
 import statistics
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,10 +19,9 @@ from tests.conformance.desk import Desk
 from tests.faults import bench
 from tests.faults.conftest import GatewayWith
 from tests.faults.steady import Asked, Steady, upstream_tags
-from tests.support import processes
 from tests.support.gateways import seed_account
 from tests.support.ledger import Ledger
-from tests.support.manage import PROJECT
+from tests.support.procfile import running_line
 from tests.support.promptness import in_time
 from tests.support.server import as_json
 from tests.support.tcp_proxy import TcpProxy
@@ -131,14 +128,9 @@ def scene(gateway_with: GatewayWith, store: Store, simulator: SimulatedUpstream)
     pair = bench.model("d1/pair", bench.endpoint("first"), bench.endpoint("second"))
     redis_url = f"redis://127.0.0.1:{store.proxy.port}/0"
     server = gateway_with([pair], redis_url=redis_url, **options)
-    celery = str(Path(sys.executable).parent / "celery")
-    schedule = str(server.folder / "beat-schedule")
-    command = [celery, "--quiet", "-A", "gateway", "beat", "--schedule", schedule, "--pidfile="]
-    log = server.folder / "beat.log"
-    beat = processes.spawn([*command, "-l", "WARNING"], log=log, env=server.env, cwd=PROJECT)
     account = seed_account(server, credits_usd="1000")
-    yield Scene(Desk(server, simulator, account, "d1/pair"), store, beat)
-    processes.kill(beat)
+    with running_line(server, "beat") as beat:
+        yield Scene(Desk(server, simulator, account, "d1/pair"), store, beat)
 
 
 @pytest.mark.timeout(120)

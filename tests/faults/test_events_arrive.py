@@ -1,8 +1,6 @@
 """Events reach channels through the processes that are shipped: web, beat and the worker of events,
 as the Procfile begins them. Nobody works the queue of long tasks, as good as one that is busy."""
 
-import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -15,11 +13,10 @@ import pytest
 from routing.simulator.testing import SimulatedUpstream
 from tests.conformance.desk import Desk
 from tests.faults import bench
-from tests.support import processes
 from tests.support.bed import Bed
 from tests.support.gateways import StartGateway, seed_account
 from tests.support.local_site import LocalSite, Running, SiteHandler
-from tests.support.manage import PROJECT
+from tests.support.procfile import running_line
 from tests.support.server import GatewayServer, as_json
 
 pytestmark = [pytest.mark.timeout(400), pytest.mark.thorough]
@@ -57,35 +54,6 @@ def inbox() -> Iterator[Inbox]:
         yield site
 
 
-class Workers:
-    """Lines of the Procfile that were begun."""
-
-    def __init__(self, server: GatewayServer) -> None:
-        self._server = server
-        self._running: dict[str, subprocess.Popen[bytes]] = {}
-        self._lines = dict(
-            line.split(": ", 1) for line in (PROJECT / "Procfile").read_text().splitlines()
-        )
-
-    def start(self, name: str) -> None:
-        home = self._server.env["GATEWAY_HOME"]
-        words = self._lines[name].replace("${GATEWAY_HOME:-var}", home).split()
-        self._running[name] = processes.spawn(
-            [Path(sys.executable).parent / words[0], *words[1:]],
-            log=self._server.folder / f"{name}.log",
-            env=self._server.env,
-            cwd=PROJECT,
-        )
-
-    def kill(self, name: str) -> None:
-        """SIGKILL to all of its processes."""
-        processes.kill(self._running.pop(name))
-
-    def kill_all(self) -> None:
-        for name in [*self._running]:
-            self.kill(name)
-
-
 @pytest.fixture
 def server(tmp_path: Path, stores: Bed, simulator: SimulatedUpstream) -> Iterator[GatewayServer]:
     models = [bench.model("told/first", bench.endpoint("first", pricing=QUARTER))]
@@ -97,12 +65,15 @@ def server(tmp_path: Path, stores: Bed, simulator: SimulatedUpstream) -> Iterato
 
 
 @pytest.fixture
-def workers(server: GatewayServer) -> Iterator[Workers]:
-    begun = Workers(server)
-    begun.start("events")
-    begun.start("beat")
-    yield begun
-    begun.kill_all()
+def worker(server: GatewayServer) -> Iterator[None]:
+    with running_line(server, "events"):
+        yield
+
+
+@pytest.fixture(autouse=True)
+def beat(server: GatewayServer) -> Iterator[None]:
+    with running_line(server, "beat"):
+        yield
 
 
 def manage(desk: Desk, method: str, path: str, status: int = 200, **body: Any) -> Any:
@@ -122,7 +93,7 @@ def add_webhook(desk: Desk, inbox: Inbox, path: str) -> str:
 
 
 def test_events_arrive_beside_long_tasks_and_silent_receivers(
-    server: GatewayServer, workers: Workers, simulator: SimulatedUpstream, inbox: Inbox
+    server: GatewayServer, worker: None, simulator: SimulatedUpstream, inbox: Inbox
 ) -> None:
     simulator.clear()
     desk, others = open_desk(server, simulator), open_desk(server, simulator)
@@ -148,22 +119,21 @@ def test_events_arrive_beside_long_tasks_and_silent_receivers(
 
 
 def test_an_event_outlives_the_worker_that_was_killed_while_it_sent_it(
-    server: GatewayServer, workers: Workers, simulator: SimulatedUpstream, inbox: Inbox
+    server: GatewayServer, simulator: SimulatedUpstream, inbox: Inbox
 ) -> None:
     desk = open_desk(server, simulator)
     add_webhook(desk, inbox, "/in")
     inbox.hangs.set()
     manage(desk, "POST", "/keys", 201, name="ci")
-    server.wait_until(lambda: len(inbox.posts) == 1, within_s=PATIENCE_S)
-
-    workers.kill("events")
-    inbox.hangs.clear()
-    workers.start("events")
 
     def is_delivered() -> bool:
         return bool(manage(desk, "GET", "/notifications/deliveries?state=delivered"))
 
-    server.wait_until(is_delivered, within_s=PATIENCE_S)
+    with running_line(server, "events"):
+        server.wait_until(lambda: len(inbox.posts) == 1, within_s=PATIENCE_S)
+    inbox.hangs.clear()
+    with running_line(server, "events"):
+        server.wait_until(is_delivered, within_s=PATIENCE_S)
     # It came twice, under one id, by which a receiver knows it again.
     assert len(inbox.posts) == 2
     assert len({message_id for _, message_id, _ in inbox.posts}) == 1

@@ -11,12 +11,12 @@ import pytest
 import requests
 
 from routing.simulator.testing import SimulatedUpstream
+from tests.conformance.asking import BODIES
 from tests.conformance.desk import CHAT, HELLO, Desk
 from tests.faults.conftest import GatewayWith
 from tests.faults.desks import stream_end
 from tests.faults.twice import (
     AT_ONCE,
-    FORMATS,
     MODEL,
     PATIENT,
     Twice,
@@ -33,7 +33,7 @@ pytest_plugins = ["tests.faults.twice_fixtures"]
 pytestmark = [pytest.mark.both, pytest.mark.thorough]
 
 
-@pytest.mark.parametrize("path", FORMATS)
+@pytest.mark.parametrize("path", BODIES)
 def test_a_stream_happens_once_and_is_not_told_again(twice: Twice, path: str) -> None:
     twice.desk.upstream.script(
         "first", {"events": [{"text": "Hi"}, {"gate": "mid"}, {"finish": "stop"}]}

@@ -8,7 +8,8 @@ from contextlib import AbstractContextManager
 
 import pytest
 
-from tests.faults.twice import AT_ONCE, FORMATS, MESSAGES, Twice, check_not_kept, reason, same
+from tests.conformance.asking import BODIES, MESSAGES
+from tests.faults.twice import AT_ONCE, Twice, check_not_kept, reason, same
 from tests.support.callers import at_a_time
 from tests.support.gateways import seed_account
 from tests.support.server import GatewayServer
@@ -18,7 +19,7 @@ pytestmark = pytest.mark.both
 OrmOf = Callable[[GatewayServer], AbstractContextManager[None]]
 
 
-@pytest.mark.parametrize("path", FORMATS)
+@pytest.mark.parametrize("path", BODIES)
 def test_fifty_at_once_are_one_call_and_one_charge(twice: Twice, path: str) -> None:
     twice.desk.upstream.script("first", {"gate": "held"}, {})
     with ThreadPoolExecutor(AT_ONCE) as pool:
@@ -70,7 +71,7 @@ def test_another_body_another_path_another_key(twice: Twice) -> None:
 
 
 def test_an_odd_key_is_400_before_anything_is_sent(twice: Twice) -> None:
-    for path, key in itertools.product(FORMATS, ("", "k" * 256)):
+    for path, key in itertools.product(BODIES, ("", "k" * 256)):
         assert twice.ask(key, path).status_code == 400
     assert twice.upstream_calls() == 0
 
@@ -78,7 +79,7 @@ def test_an_odd_key_is_400_before_anything_is_sent(twice: Twice) -> None:
 # --- What is not kept -----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("path", FORMATS)
+@pytest.mark.parametrize("path", BODIES)
 def test_nothing_is_kept_under_zero_data_retention(twice: Twice, orm_of: OrmOf, path: str) -> None:
     mark = uuid.uuid4().hex
     twice.desk.upstream.script("first", {"text": mark})
@@ -96,7 +97,7 @@ def test_nothing_is_kept_under_zero_data_retention(twice: Twice, orm_of: OrmOf, 
 # --- What begins anew -----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("path", FORMATS)
+@pytest.mark.parametrize("path", BODIES)
 def test_what_was_refused_or_failed_without_a_charge_begins_anew(twice: Twice, path: str) -> None:
     assert twice.ask("again", path, model="nope/none").status_code in {400, 404}
     twice.desk.upstream.script("first", {"status": 500, "json": {"error": {"message": "no"}}}, {})

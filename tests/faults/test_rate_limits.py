@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import requests
 
-from gateway.limits.limits import DAY_S, MINUTE_S
+from gateway.limits.limits import MINUTE_S
 from routing.simulator.testing import SimulatedUpstream
 from tests.support.bed import Bed
 from tests.support.catalogue import rewritten
@@ -24,15 +24,12 @@ from tests.support.windows import within_one
 
 pytestmark = pytest.mark.thorough
 
-PER_MINUTE, PER_DAY, TOKENS = 20, 12, 20_000
+PER_MINUTE, TOKENS = 20, 20_000
 SETTINGS: dict[str, Any] = {
     "ROUTER_KEY_RPM": str(PER_MINUTE),
     "ROUTER_KEY_TPM": str(TOKENS),
-    "ROUTER_FREE_RPD_LOW": str(PER_DAY),
-    "ROUTER_FREE_RPD_HIGH": "100",
-    "ROUTER_FREE_CREDIT_THRESHOLD": "10",
 }
-PAID, FREE = "acme/solo", "acme/small:free"
+PAID = "acme/solo"
 # REDIS_TIMEOUT and as long again for everything else, on a busy machine.
 PROMPT_S = 2.0
 HELLO = [{"role": "user", "content": "Hello there"}]
@@ -66,18 +63,10 @@ def pair(
     folder = tmp_path_factory.mktemp("rates")
     valkey = ValkeyServer(folder / "v")
     valkey.start()
-    file = folder / "catalogue.yaml"
-    file.write_text(rewritten(simulator.url), encoding="utf-8")
     with StartGateway(stores, folder) as starter:
-        one = starter.build(redis_url=valkey.url, **SETTINGS)
-        one.manage("load_catalogue", str(file))
-        # The same installation: stores and secrets.
-        shared: dict[str, Any] = {"GATEWAY_HOME": one.env["GATEWAY_HOME"]}
-        url = one.env["DATABASE_URL"]
-        two = starter.build(database_url=url, redis_url=valkey.url, **(SETTINGS | shared))
-        for server in (one, two):
-            server.start()
-        yield Pair([one, two], valkey)
+        catalogue = rewritten(simulator.url)
+        servers = starter.two_with_catalogue(catalogue, redis_url=valkey.url, **SETTINGS)
+        yield Pair([*servers], valkey)
     valkey.stop()
 
 
@@ -92,16 +81,6 @@ def test_two_gateways_let_exactly_as_many_through_as_one(pair: Pair) -> None:
         return pair.crowd(3 * PER_MINUTE, lambda n: pair.chat(n, key))
 
     assert within_one(MINUTE_S, work) == {200: PER_MINUTE, 429: 2 * PER_MINUTE}
-
-
-def test_a_day_s_free_requests_are_the_account_s(pair: Pair) -> None:
-    def work() -> Counter[int]:
-        account = pair.account()
-        told = pair.servers[0].post("/api/v1/keys", key=account.management_key, json={"name": "b"})
-        keys = [account.api_key, told.json()["key"]]
-        return pair.crowd(3 * PER_DAY, lambda n: pair.chat(n, keys[n // 2 % 2], model=FREE))
-
-    assert within_one(DAY_S, work) == {200: PER_DAY, 429: 2 * PER_DAY}
 
 
 # --- Tokens ---------------------------------------------------------------------------------------

@@ -42,6 +42,7 @@ def server(gateway_with: GatewayWith, simulator: SimulatedUpstream) -> Any:
     running = gateway_with(
         models,
         providers=providers,
+        API_KEY_CACHE_SECONDS="0",
         ROUTER_ENDPOINT_RETRIES="1",
         ROUTER_RETRY_BACKOFF="0.01",
         ROUTER_RETRY_FLOOR="1000",

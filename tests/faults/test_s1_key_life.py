@@ -71,16 +71,9 @@ class Two:
 def two(
     tmp_path_factory: pytest.TempPathFactory, stores: Bed, simulator: SimulatedUpstream
 ) -> Iterator[Two]:
-    folder = tmp_path_factory.mktemp("two")
-    file = folder / "catalogue.yaml"
-    file.write_text(rewritten(simulator.url), encoding="utf-8")
-    with StartGateway(stores, folder) as starter:
-        here = starter.build()
-        here.manage("load_catalogue", str(file))
-        shared: dict[str, Any] = {"GATEWAY_HOME": here.env["GATEWAY_HOME"], "WEB_CONCURRENCY": "2"}
-        there = starter.build(database_url=here.env["DATABASE_URL"], **shared)
-        here.start()
-        there.start()
+    with StartGateway(stores, tmp_path_factory.mktemp("two")) as starter:
+        second = {"WEB_CONCURRENCY": "2"}
+        here, there = starter.two_with_catalogue(rewritten(simulator.url), second=second)
         yield Two(here, there, seed_account(here, credits_usd="100"))
 
 

@@ -14,11 +14,10 @@ from tests.conformance.desk import Desk
 from tests.faults.bench import DEAR, endpoint, model, personas, provider
 from tests.faults.conftest import GatewayWith, Open
 from tests.faults.desks import begin, open_holds
-from tests.faults.raw_desk import IDLE_S, TOTAL_S, RawDesk, worker_pids
+from tests.faults.raw_desk import IDLE_S, TOTAL_S, RawDesk
 from tests.faults.test_u1_connections import black_hole
 from tests.gateway.outbound.raw_upstream import PATIENCE_S
 from tests.support.gateways import seed_account
-from tests.support.processes import cpu_s
 from tests.support.promptness import in_time
 from tests.support.raw_upstream import Script, Visit, content, event, head
 from tests.support.server import GatewayServer
@@ -194,24 +193,3 @@ def test_reading_out_has_the_limits_of_every_call(raw: RawDesk, phase: str, limi
     assert visit.closed_at is not None
     in_time(visit.closed_at - visit.came_at, limit_s * 1.1 + 0.75)
     raw.wait_settled()
-
-
-def test_waiting_for_a_reply_nobody_wants_costs_no_processor_time(odd: Desk) -> None:
-    """Committed, fallen back, and the caller gone: what is waited for is the reply alone."""
-    broken = {"events": [{"pause_s": 0.4}, {"cut": "reset"}]}
-    odd.upstream.script("first", broken)
-    odd.upstream.script("drained", {"gate": "never"})
-    wire = begin(odd, model="plain/slow")
-    odd.upstream.wait(2, "received")
-    wire.until(b": ROUTER PROCESSING")
-    wire.close()
-    odd.server.get("/healthz")
-    (pid,) = worker_pids(odd.server)
-    used_s, began = cpu_s(pid), time.monotonic()
-
-    odd.upstream.wait(2, "disconnected")
-
-    waited_s = time.monotonic() - began
-    assert waited_s > 1
-    assert cpu_s(pid) - used_s < waited_s / 4
-    odd.server.wait_until(lambda: open_holds(odd) == 0)

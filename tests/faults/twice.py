@@ -6,18 +6,13 @@ from typing import Any
 
 import requests
 
-from tests.conformance.desk import CHAT, HELLO, Desk
+from tests.conformance.asking import BODIES
+from tests.conformance.desk import CHAT, Desk
 from tests.faults import bench
 from tests.support.ledger import Call, Ledger
 from tests.support.server import as_json
 
 AT_ONCE = 50
-MESSAGES, RESPONSES = "/api/v1/messages", "/api/v1/responses"
-FORMATS: dict[str, dict[str, Any]] = {
-    CHAT: {"messages": HELLO},
-    MESSAGES: {"messages": HELLO, "max_tokens": 50},
-    RESPONSES: {"input": "Hello there"},
-}
 MODEL = bench.model("plain/first", bench.endpoint("first"), context_length=2_000_000)
 PATIENT = {
     "WEB_CONCURRENCY": "2",
@@ -38,7 +33,7 @@ class Twice:
     def ask(
         self, key: str, path: str = CHAT, *, headers: dict[str, str] | None = None, **body: Any
     ) -> requests.Response:
-        given = {"model": "plain/first"} | FORMATS[path] | body
+        given = {"model": "plain/first"} | BODIES[path] | body
         sent = {"Content-Type": "application/json", "Idempotency-Key": key} | (headers or {})
         data = json.dumps(given).encode()
         api_key = "" if "x-api-key" in sent else self.desk.account.api_key

@@ -1,6 +1,7 @@
 """Gateways for tests, and fresh accounts on them."""
 
 import itertools
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Self
@@ -46,6 +47,14 @@ class StartGateway:
         server.manage("load_catalogue", str(file))
         server.start()
         return server
+
+    def two_with_catalogue(
+        self, catalogue: str, *, second: Mapping[str, str] | None = None, **options: Any
+    ) -> tuple[GatewayServer, GatewayServer]:
+        """Two of one installation, which share stores and secrets; `second` is for the other."""
+        one = self.with_catalogue(catalogue, **options)
+        own = {"GATEWAY_HOME": one.env["GATEWAY_HOME"], **(second or {})}
+        return one, self(database_url=one.env["DATABASE_URL"], **(options | own))
 
     def build(
         self, *, worker: bool = False, database_url: str = "", redis_url: str = "", **env: str
