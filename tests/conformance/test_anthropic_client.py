@@ -85,6 +85,7 @@ def test_a_streamed_answer(client: "Anthropic", ask: Any) -> None:
     assert (message.stop_reason, message.usage.output_tokens) == ("end_turn", 6)
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("stream", [False, True])
 def test_tools_and_thinking_over_several_turns(
     client: "Anthropic", ask: Any, script: Any, stream: bool

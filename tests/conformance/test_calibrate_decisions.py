@@ -1,13 +1,16 @@
 """`manage.py calibrate_decisions` against a running gateway's stores and upstreams."""
 
 import json
+import re
 from math import log
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from gateway.commands import Refused
 from routing.decisions.calibration import apply_temperature
+from routing.management.labelled_questions import read_labelled_lines
 from tests.conformance.deciding import NOUL, SCORE, DecisionsDesk
 from tests.support import processes
 from tests.support.manage import Outcome
@@ -108,22 +111,23 @@ UNUSABLE = [
     (line(questions={"q": SCORE}, answers={"q": 3}), "line 1: 3 is no answer"),
     (line(questions={"q": SCORE}, answers={"q": True}), "line 1: True is no answer"),
     ("\n" + line() + "\n{", "line 3 is no JSON"),
-    (line(), "Too few questions"),
 ]
 
 
+@pytest.mark.parametrize(("text", "why"), UNUSABLE)
+def test_a_line_that_cannot_be_used_is_named(file: Path, text: str, why: str) -> None:
+    file.write_text(text)
+    with pytest.raises(Refused, match=re.escape(why)):
+        read_labelled_lines(file, model="acme/judge")
+
+
 def test_what_cannot_be_used_is_refused(deciding: DecisionsDesk, file: Path) -> None:
-    for model, why in (
-        ("acme/unknown", "There is no model"),
-        ("typesafe/jev-1.13", "natively"),
-        ("acme/off", "not at all"),
-    ):
+    for model, why in (("acme/unknown", "There is no model"), ("typesafe/jev-1.13", "natively")):
         refused(calibrate(deciding, file, model=model), why)
     words = [str(file), "--model", "acme/judge", "--json", "--key-hash"]
     unknown = deciding.server.run_command("calibrate_decisions", *words, "0" * 64)
     refused(unknown, "There is no key")
     assert calibrate(deciding, file, "--diagram", "diagram.png").status == 2
     refused(calibrate(deciding, file.with_name("none.jsonl")), "cannot be read")
-    for text, why in UNUSABLE:
-        file.write_text(text)
-        refused(calibrate(deciding, file), why)
+    file.write_text(line())
+    refused(calibrate(deciding, file), "Too few questions")

@@ -29,6 +29,7 @@ def asking(deciding: DecisionsDesk, request: pytest.FixtureRequest) -> Decisions
     return deciding.at(request.param)
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("model", WAYS)
 def test_a_noul_needs_no_criteria(asking: DecisionsDesk, model: str) -> None:
     response = asking.post(model=model)
@@ -61,12 +62,12 @@ def test_every_type_is_answered_in_every_way(deciding: DecisionsDesk, model: str
     assert answers["two"]["confidence"] == pytest.approx(0.5, abs=1e-6)
 
 
-def test_a_score_is_the_mean_level(asking: DecisionsDesk) -> None:
+def test_a_score_is_the_mean_level(deciding: DecisionsDesk) -> None:
     shares = {"0": 0.0, "1": 0.95, "2": 0.05}
     given = {"type": "score", "score": 2, "probabilities": shares}
-    asking.upstream.verdicts("native-a", {"when": "friendly", "answer": given})
+    deciding.upstream.verdicts("native-a", {"when": "friendly", "answer": given})
 
-    answer = asking.answers({"q": SCORE}, provider={"order": ["native-a"]})["q"]
+    answer = deciding.answers({"q": SCORE}, provider={"order": ["native-a"]})["q"]
 
     assert answer["score"] == 1.05
     assert list(answer["legend"]) == ["0", "1", "2"]
@@ -77,10 +78,10 @@ def test_a_score_is_the_mean_level(asking: DecisionsDesk) -> None:
 WRONG_NOULS: list[Any] = [{"true": "x"}, {"false": "x"}, {}, {"true": "x", "false": 1}]
 
 
-def test_criteria_of_a_noul_are_both_or_none(asking: DecisionsDesk) -> None:
+def test_criteria_of_a_noul_are_both_or_none(deciding: DecisionsDesk) -> None:
     for criteria in WRONG_NOULS:
         questions = {"q": {**NOUL, "criteria": criteria}}
-        error = asking.refused(400, "invalid_request", questions=questions)
+        error = deciding.refused(400, "invalid_request", questions=questions)
         assert issue_paths(error)[0].startswith("questions.q.criteria."), criteria
 
 
@@ -88,7 +89,7 @@ def with_labels(criteria: Any) -> dict[str, Any]:
     return {**CHOICE, "criteria": criteria}
 
 
-def test_a_choice_has_1_to_255_labels_and_a_score_2_to_10_levels(asking: DecisionsDesk) -> None:
+def test_a_choice_has_1_to_255_labels_and_a_score_2_to_10_levels(deciding: DecisionsDesk) -> None:
     scores = [{**SCORE, "criteria": [f"level {n}" for n in range(count)]} for count in (0, 1, 11)]
     questions: list[tuple[dict[str, Any], str]] = [
         ({"type": "choice", "instructions": "Which?"}, "questions.q.criteria"),
@@ -99,7 +100,7 @@ def test_a_choice_has_1_to_255_labels_and_a_score_2_to_10_levels(asking: Decisio
         *((score, "questions.q.criteria") for score in scores),
     ]
     for question, field in questions:
-        error = asking.refused(400, "invalid_request", questions={"q": question})
+        error = deciding.refused(400, "invalid_request", questions={"q": question})
         assert issue_paths(error) == [field], question
 
 
@@ -124,15 +125,15 @@ WRONG: list[tuple[dict[str, Any], str]] = [
 ]
 
 
-def test_what_is_no_question_is_refused(asking: DecisionsDesk) -> None:
+def test_what_is_no_question_is_refused(deciding: DecisionsDesk) -> None:
     for body, field in WRONG:
-        assert issue_paths(asking.refused(400, "invalid_request", **body))[0] == field, body
+        assert issue_paths(deciding.refused(400, "invalid_request", **body))[0] == field, body
     # All that is wrong is told at once.
     questions = {"a": {"type": "noul"}, "b": {**SCORE, "criteria": ["one"]}}
-    error = asking.refused(400, "invalid_request", state=5, questions=questions)
+    error = deciding.refused(400, "invalid_request", state=5, questions=questions)
     assert issue_paths(error) == ["state", "questions.a.instructions", "questions.b.criteria"]
     for raw in (b"", b"[1]", b"{", b'{"state": NaN}'):
-        asking.check_refused(asking.raw(raw), 400, "invalid_request")
+        deciding.check_refused(deciding.raw(raw), 400, "invalid_request")
 
 
 @pytest.mark.parametrize("model", WAYS[:2])
@@ -172,15 +173,15 @@ def test_a_model_that_decides_nothing_is_named_as_the_caller_did(
     assert error["message"] == f"{model} {why}"
 
 
-def test_a_timeout_everywhere_is_a_524(asking: DecisionsDesk) -> None:
-    asking.upstream.script("slow", {"gate": "never"}, repeat=True)
+def test_a_timeout_everywhere_is_a_524(deciding: DecisionsDesk) -> None:
+    deciding.upstream.script("slow", {"gate": "never"}, repeat=True)
 
-    response = asking.post(model="acme/slow")
+    response = deciding.post(model="acme/slow")
 
-    asking.told(response, 524, "timeout")
-    record = asking.generation(response.headers["X-Generation-Id"])
+    deciding.told(response, 524, "timeout")
+    record = deciding.generation(response.headers["X-Generation-Id"])
     assert record["api_type"] == "decisions"
-    assert asking.total_usage_nano() == asking.spent_nano
+    assert deciding.total_usage_nano() == deciding.spent_nano
 
 
 def test_the_openrouter_package_asks_at_both_paths(deciding: DecisionsDesk) -> None:

@@ -79,26 +79,13 @@ def test_no_credential(desk: Desk) -> None:
 
 
 @pytest.mark.parametrize(
-    "body",
-    [
-        {"fallbacks": [{"model": f"acme/{n}"} for n in range(4)]},
-        {"fallbacks": [{"model": "acme/small", "max_tokens": 5}]},
-        {"fallbacks": [{"model": "acme/small"}], "models": ["acme/small"]},
-        {"fallbacks": [{}]},
-        {"speed": "turbo"},
-        {"speed": 5},
-    ],
+    "body", [{"fallbacks": [{"model": "acme/small", "max_tokens": 5}]}, {"speed": "turbo"}]
 )
 def test_fallbacks_and_speeds_that_do_not_fit(desk: Desk, body: dict[str, Any]) -> None:
     error = refused(desk, MESSAGES, **body)
 
     assert (error["type"], error["error_type"]) == ("invalid_request_error", "invalid_request")
     assert next(iter(body)) in error["message"]
-
-
-def test_speeds_that_are_taken(desk: Desk) -> None:
-    for speed in (None, "standard", "fast"):
-        assert ok(desk, MESSAGES, speed=speed)["type"] == "message"
 
 
 def test_a_fallback_is_tried_when_the_first_fails(desk: Desk) -> None:
@@ -139,13 +126,7 @@ def test_a_strangers_record_is_not_found(desk: Desk) -> None:
 # --- Responses ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "body",
-    [
-        *({"previous_response_id": "r1"}, {"store": True}, {"background": True}, {"input": None}),
-        {"max_tool_calls": 31},
-    ],
-)
+@pytest.mark.parametrize("body", [{"previous_response_id": "r1"}, {"max_tool_calls": 31}])
 def test_nothing_is_stored_here_and_steps_are_bounded(desk: Desk, body: dict[str, Any]) -> None:
     error = refused(desk, RESPONSES, **body)
 

@@ -144,11 +144,7 @@ def test_online_is_refused_as_the_plugin_is(desk: Desk) -> None:
     "asked",
     [
         {"model": "@preset/missing"},
-        {"model": "@Preset/missing"},
-        {"model": "acme/solo:nitro@preset/missing"},
-        {"preset": "missing"},
         {"models": ["acme/solo", "@preset/missing"]},
-        {"model": "@preset/missing", "preset": "missing"},
         # The preset comes before the model in the order of refusals.
         {"model": "nope/none@preset/missing"},
     ],

@@ -76,6 +76,7 @@ def test_a_plain_and_a_streamed_answer(client: OpenAI, desk: Desk) -> None:
     assert cost_nano(last.usage) == desk.charged_nano(last.id) > 0
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("stream", [False, True])
 def test_tools_and_reasoning_over_several_turns(
     client: OpenAI, script: Any, desk: Desk, stream: bool

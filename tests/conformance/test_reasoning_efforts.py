@@ -35,6 +35,7 @@ def effort_sent(desk: Desk) -> Any:
     return body.get("reasoning_effort") or next((each["effort"] for each in objects if each), None)
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("speaker", SPEAKERS)
 def test_efforts_are_fitted_or_refused(wire_desk: Desk, kind: str, speaker: str) -> None:
     pair, desk, must = Pair(SPEAKERS[speaker], kind, wire_desk), wire_desk, f"acme/must-{kind}"

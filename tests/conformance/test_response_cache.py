@@ -37,6 +37,7 @@ def statuses(*responses: requests.Response) -> list[str | None]:
     return [status(response) for response in responses]
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 @pytest.mark.parametrize("speaker", SPEAKERS)
 def test_the_same_request_is_answered_from_the_cache(

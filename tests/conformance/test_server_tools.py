@@ -10,7 +10,7 @@ from tests.conformance.pairs import HELLO, Pair
 from tests.conformance.test_three_by_three import COMPLETION_NANO, PROMPT_NANO
 from tests.support.speakers import Said, read_stream
 
-pytestmark = pytest.mark.thorough
+pytestmark = [pytest.mark.thorough, pytest.mark.grid]
 
 STREAMED = pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 LOOK = {"name": "datetime", "arguments": {}}

@@ -41,14 +41,8 @@ def results_told(pair: Pair) -> list[Any]:
 
 
 def told_of(pair: Pair, said: Said, name: str) -> dict[str, Any]:
-    """How the answer tells of the tool: a result block, an item or a reasoning detail."""
+    """How the answer tells of the tool: a result block or an item."""
     native = said.native
-    if pair.speaker.name == "chat":
-        kind = f"router:{name}"
-        details = native[0]["reasoning_details"]
-        (detail,) = (each for each in details if each.get("tool_name") == kind)
-        told: dict[str, Any] = json.loads(detail["result"])
-        return told
     if pair.speaker.name == "messages":
         kind = "tool_search_tool_result" if name == "tool_search" else f"router_{name}_tool_result"
         (block,) = (each for each in native[0]["content"] if each["type"] == kind)
@@ -75,6 +69,7 @@ def answered(
 
 
 @NEEDS_WALLS
+@pytest.mark.grid
 @STREAMED
 @SPOKEN
 def test_a_shell(pair: Pair, stream: bool) -> None:
@@ -108,6 +103,7 @@ def test_files_and_patches(pair: Pair) -> None:
     assert told_of(pair, said, "files")["path"] == "a"
 
 
+@pytest.mark.grid
 @STREAMED
 @TWO_SPOKEN
 def test_a_function_that_waits_to_be_found(pair: Pair, stream: bool) -> None:
@@ -188,24 +184,11 @@ def _runs(command: str) -> bool:
 # --- Plugins --------------------------------------------------------------------------------------
 
 
-def _file(speaker: str, where: str) -> dict[str, Any]:
-    """A user's message with a file, in that format's words."""
-    named, data = {"file_data": where, "filename": "a.pdf"}, where.partition(",")[2]
-    source = {"type": "base64", "media_type": "application/pdf", "data": data}
-    parts: dict[str, dict[str, Any]] = {
-        "chat": {"type": "file", "file": named},
-        "responses": {"type": "input_file", **named},
-        "messages": {"type": "document", "source": source},
-    }
-    return {"role": "user", "content": [parts[speaker]]}
-
-
 @STREAMED
-@SPOKEN
 def test_a_file_is_read_for_a_model_that_reads_none(pair: Pair, stream: bool) -> None:
     pair.script({"text": "It greets."})
-    history = [_file(pair.speaker.name, data_url(PDF))]
-
+    part = {"type": "file", "file": {"file_data": data_url(PDF), "filename": "a.pdf"}}
+    history = [{"role": "user", "content": [part]}]
     plugins = [{"id": "file-parser", "pdf": {"engine": "pdf-text"}}]
 
     said = answered(pair, history=history, stream=stream, plugins=plugins)
@@ -213,10 +196,9 @@ def test_a_file_is_read_for_a_model_that_reads_none(pair: Pair, stream: bool) ->
     assert said.text == "It greets."
     (sent,) = pair.sent()
     assert "Hello from the file" in json.dumps(sent["messages"])
-    if pair.speaker.name == "chat":
-        (cited,) = said.native[0]["annotations"]
-        assert cited["type"] == "file"
-        assert "Hello from the file" in cited["file"]["content"][0]["text"]
+    (cited,) = said.native[0]["annotations"]
+    assert cited["type"] == "file"
+    assert "Hello from the file" in cited["file"]["content"][0]["text"]
 
 
 def test_a_file_url_goes_through_the_guarded_door(own_wide_desk: Desk) -> None:

@@ -15,6 +15,7 @@ USED = {"usage": {"prompt_tokens": 100, "completion_tokens": 10}}
 TURN_NANO = 100 * 1_000 + 10 * 2_000
 
 
+@pytest.mark.grid
 @FORMATS
 @STREAMED
 def test_a_search_is_made_told_counted_and_charged(web: WebDesk, format: str, stream: bool) -> None:
@@ -59,6 +60,7 @@ def test_chat_cites_with_places(web: WebDesk) -> None:
     assert [each["url_citation"]["start_index"] for each in cited] == [len("Hm. See ")]
 
 
+@pytest.mark.grid
 @FORMATS
 @STREAMED
 def test_a_page_is_fetched_and_told(web: WebDesk, format: str, stream: bool) -> None:

@@ -85,8 +85,7 @@ def test_requests_go_by_weight_and_each_credential_has_its_spend(desk: Desk) -> 
     assert round(spent * 1e9) == paid_nano
 
 
-@pytest.mark.parametrize("stream", [False, True])
-@pytest.mark.parametrize("status", [401, 402, 429])
+@pytest.mark.parametrize(("status", "stream"), [(401, True), (429, False)])
 def test_one_that_is_refused_is_parked_and_another_serves(
     desk: Desk, status: int, stream: bool
 ) -> None:

@@ -30,14 +30,13 @@ def attempts_of(desk: Desk, response: Any) -> list[int]:
     return [each["status"] for each in record["provider_responses"]]
 
 
-@pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize(
-    "failure",
+    ("failure", "stream"),
     [
-        {"status": 500},
-        {"status": 503},
-        {"status": 429},
-        {"status": 429, "headers": {"Retry-After": "0"}},
+        ({"status": 500}, False),
+        ({"status": 503}, True),
+        ({"status": 429}, True),
+        ({"status": 429, "headers": {"Retry-After": "0"}}, False),
     ],
 )
 def test_a_moment_of_failure_is_not_seen_by_the_caller(

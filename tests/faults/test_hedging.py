@@ -3,7 +3,6 @@ wins, the other call's connection is closed, and both are on the books.
 """
 
 import random
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from typing import Any
@@ -12,11 +11,11 @@ import pytest
 
 from routing.simulator.testing import SimulatedUpstream
 from tests.conformance.asking import PERSONAS
-from tests.conformance.desk import Desk, changed_workspace, exact, nano, opened
+from tests.conformance.desk import changed_workspace, exact, nano, opened
 from tests.conformance.pairs import HELLO, Pair
-from tests.faults.bench import CHEAP_NANO, DEAR, endpoint, model, provider
+from tests.faults.bench import CHEAP_NANO, DEAR, endpoint, model
 from tests.faults.conftest import GatewayWith, Open
-from tests.support.gateways import seed_account
+from tests.faults.two_places import gateway_of_pairs, order_of, pair_of, script
 from tests.support.server import GatewayServer
 from tests.support.speakers import SPEAKERS, Said, read_stream
 
@@ -31,51 +30,23 @@ REQUESTS, STALLED, KILLED = 120, 0.2, 0.2
 
 @pytest.fixture(scope="module")
 def server(gateway_with: GatewayWith, simulator: SimulatedUpstream) -> Any:
-    providers = [
-        provider(f"{kind}-{place}", f"{simulator.url}/{persona}-{place}/v1", kind=kind)
-        for kind, persona in PERSONAS.items()
-        for place in "ab"
-    ]
-    for each in providers:
-        each["supports_cancellation"] = each["slug"] != f"{UNCANCELLABLE}-b"
-    models = [
-        model(f"{kind}/pair", endpoint(f"{kind}-a"), endpoint(f"{kind}-b")) for kind in PERSONAS
-    ]
-    running = gateway_with(
-        models,
-        providers=providers,
+    running = gateway_of_pairs(
+        gateway_with,
+        simulator,
+        uncancellable=[f"{UNCANCELLABLE}-b"],
         ROUTER_FIRST_BYTE_TIMEOUT=str(LATE_S),
         ROUTER_IDLE_TIMEOUT=str(LATE_S),
         ROUTER_OUTAGE_WINDOW_SECONDS="0.001",
         ROUTER_ENDPOINT_RETRIES="3",
-        ROUTER_RETRY_BACKOFF="0.01",
         ROUTER_HEDGE_DELAY_SECONDS=str(DELAY_S),
     )
     yield running
+    simulator.clear()
     running.check_books()
 
 
-@pytest.fixture(autouse=True)
-def cleared(simulator: SimulatedUpstream) -> Iterator[None]:
-    simulator.clear()
-    yield
-    simulator.clear()
-
-
-def pair_of(
-    server: GatewayServer, simulator: SimulatedUpstream, speaker: str = "chat", kind: str = "openai"
-) -> Pair:
-    desk = Desk(server, simulator, seed_account(server, credits_usd="1000"))
-    return Pair(SPEAKERS[speaker], kind, desk)
-
-
-def script(pair: Pair, place: str, *steps: dict[str, Any], repeat: bool = False) -> None:
-    pair.desk.upstream.script(f"{PERSONAS[pair.kind]}-{place}", *steps, repeat=repeat)
-
-
 def wish(pair: Pair, **more: Any) -> dict[str, Any]:
-    order = [f"{pair.kind}-a", f"{pair.kind}-b"]
-    return {"order": order, "hedge": True, "hedge_after_s": DELAY_S, **more}
+    return {"order": order_of(pair.kind), "hedge": True, "hedge_after_s": DELAY_S, **more}
 
 
 def options(pair: Pair, **more: Any) -> dict[str, Any]:
@@ -341,7 +312,7 @@ def test_a_workspace_wants_it_for_requests_that_say_nothing(
 ) -> None:
     pair = pair_of(server, simulator)
     changed_workspace(pair.desk, hedge=True)
-    order = {"order": wish(pair)["order"]}
+    order = {"order": order_of(pair.kind)}
     for preferences, expected in ((order, [499, 200]), (order | {"hedge": False}, [200])):
         simulator.clear()
         script(pair, "a", {"delay_s": 10 * DELAY_S, "text": "Slow"})
@@ -352,8 +323,7 @@ def test_a_workspace_wants_it_for_requests_that_say_nothing(
 def test_what_the_hold_cannot_cover_twice_is_asked_once(
     server: GatewayServer, simulator: SimulatedUpstream
 ) -> None:
-    desk = Desk(server, simulator, seed_account(server, credits_usd="0.000150"))
-    pair = Pair(SPEAKERS["chat"], "openai", desk)
+    pair = pair_of(server, simulator, credits_usd="0.000150")
     script(pair, "a", {"delay_s": 3 * DELAY_S, "text": "Alone"})
     # Once it may cost some 110 micro-dollars.
     said, record = ask(pair, max_tokens=50)

@@ -11,12 +11,12 @@ import pytest
 
 from routing.simulator.testing import SimulatedUpstream
 from tests.conformance.asking import PERSONAS
-from tests.conformance.desk import Desk, changed_workspace, nano, opened
+from tests.conformance.desk import changed_workspace, nano, opened
 from tests.conformance.pairs import HELLO, Pair
-from tests.faults.bench import CHEAP_NANO, endpoint, model, provider
+from tests.faults.bench import CHEAP_NANO, endpoint, model
 from tests.faults.conftest import GatewayWith
 from tests.faults.guarded import set_guardrail
-from tests.support.gateways import seed_account
+from tests.faults.two_places import gateway_of_pairs, order_of, pair_of, script
 from tests.support.server import GatewayServer
 from tests.support.speakers import SPEAKERS, Call, Streamed, read_stream
 
@@ -30,36 +30,17 @@ TOOL = {"name": "look", "description": "Look.", "parameters": {"type": "object"}
 
 @pytest.fixture(scope="module")
 def server(gateway_with: GatewayWith, simulator: SimulatedUpstream) -> Any:
-    providers = [
-        provider(f"{kind}-{place}", f"{simulator.url}/{persona}-{place}/v1", kind=kind)
-        for kind, persona in PERSONAS.items()
-        for place in "ab"
-    ]
-    models = [
-        model(f"{kind}/pair", endpoint(f"{kind}-a"), endpoint(f"{kind}-b")) for kind in PERSONAS
-    ]
-    models += [model("openai/alone", endpoint("openai-a"))]
-    running = gateway_with(
-        models,
-        providers=providers,
+    running = gateway_of_pairs(
+        gateway_with,
+        simulator,
+        model("openai/alone", endpoint("openai-a")),
         API_KEY_CACHE_SECONDS="0",
         ROUTER_ENDPOINT_RETRIES="1",
-        ROUTER_RETRY_BACKOFF="0.01",
         ROUTER_RETRY_FLOOR="1000",
         ROUTER_MAX_ANSWER_BYTES=str(LARGEST_BYTES),
     )
     yield running
     running.check_books()
-
-
-def pair_of(speaker: str, kind: str, server: GatewayServer, simulator: SimulatedUpstream) -> Pair:
-    simulator.clear()
-    desk = Desk(server, simulator, seed_account(server, credits_usd="1000"))
-    return Pair(SPEAKERS[speaker], kind, desk)
-
-
-def script(pair: Pair, place: str, *steps: dict[str, Any]) -> None:
-    pair.desk.upstream.script(f"{PERSONAS[pair.kind]}-{place}", *steps)
 
 
 def sent_to(pair: Pair, place: str) -> list[dict[str, Any]]:
@@ -68,7 +49,7 @@ def sent_to(pair: Pair, place: str) -> list[dict[str, Any]]:
 
 
 def wish(kind: str, **more: Any) -> dict[str, Any]:
-    return {"order": [f"{kind}-a", f"{kind}-b"], "rescue": True, **more}
+    return {"order": order_of(kind), "rescue": True, **more}
 
 
 def ask(pair: Pair, **options: Any) -> Streamed:
@@ -95,12 +76,13 @@ def last_texts(body: dict[str, Any]) -> list[str]:
     return texts
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("kind", PERSONAS)
 @pytest.mark.parametrize("speaker", SPEAKERS)
 def test_the_rest_comes_from_the_next_endpoint_and_both_parts_are_charged(
     speaker: str, kind: str, server: GatewayServer, simulator: SimulatedUpstream
 ) -> None:
-    pair = pair_of(speaker, kind, server, simulator)
+    pair = pair_of(server, simulator, speaker, kind)
     script(pair, "a", {"events": [*BEGUN, CUT]})
     script(pair, "b", {"text": "ee four"})
 
@@ -132,7 +114,7 @@ def test_the_rest_comes_from_the_next_endpoint_and_both_parts_are_charged(
 def test_a_call_that_was_broken_off_is_made_anew_and_told_once(
     speaker: str, server: GatewayServer, simulator: SimulatedUpstream
 ) -> None:
-    pair = pair_of(speaker, "openai", server, simulator)
+    pair = pair_of(server, simulator, speaker)
     begun = {"index": 0, "id": "call_lost", "type": "function"}
     begun["function"] = {"name": "look", "arguments": '{"where": "le'}
     delta = {"choices": [{"index": 0, "delta": {"tool_calls": [begun]}, "finish_reason": None}]}
@@ -154,7 +136,7 @@ def test_a_call_that_was_broken_off_is_made_anew_and_told_once(
 def test_a_lone_endpoint_goes_on_with_its_own_words(
     server: GatewayServer, simulator: SimulatedUpstream
 ) -> None:
-    pair = pair_of("chat", "openai", server, simulator)
+    pair = pair_of(server, simulator)
     script(pair, "a", {"events": [*BEGUN, CUT]}, {"events": [{"text": "ee"}, CUT]})
     streamed = ask(pair, model="openai/alone", max_tokens=100)
     assert pair.speaker.heard_stream(streamed).failure is not None
@@ -165,25 +147,10 @@ def test_a_lone_endpoint_goes_on_with_its_own_words(
     assert sent_to(pair, "a")[-1]["max_tokens"] == 100 - len(SAID) // 4
 
 
-def test_a_model_that_takes_no_beginning_is_asked_by_instruction(
-    server: GatewayServer, simulator: SimulatedUpstream
-) -> None:
-    pair = pair_of("messages", "anthropic", server, simulator)
-    script(pair, "a", {"events": [{"text": f"{SAID} "}, CUT]})
-    script(pair, "b", {"status": 400}, {"text": "four"})
-
-    streamed = ask(pair)
-
-    assert pair.speaker.heard_stream(streamed).text == f"{SAID} four"
-    prefilled, instructed = sent_to(pair, "b")
-    assert last_texts(prefilled) == [HELLO, SAID]
-    assert "Continue" in last_texts(instructed)[1]
-
-
 def test_what_nobody_finishes_costs_nothing(
     server: GatewayServer, simulator: SimulatedUpstream
 ) -> None:
-    pair = pair_of("chat", "openai", server, simulator)
+    pair = pair_of(server, simulator)
     for place in "ab":
         steps = [{"events": [*BEGUN, CUT]}] if place == "a" else []
         script(pair, place, *steps, *[{"status": 503}] * 3)
@@ -200,7 +167,7 @@ def test_what_nobody_finishes_costs_nothing(
 def test_nobody_goes_on_with_an_answer_that_is_too_large(
     server: GatewayServer, simulator: SimulatedUpstream
 ) -> None:
-    pair = pair_of("chat", "openai", server, simulator)
+    pair = pair_of(server, simulator)
     script(pair, "a", {"events": [{"text": "x" * (LARGEST_BYTES // 8)}] * 10})
     streamed = ask(pair)
     said = pair.speaker.heard_stream(streamed)
@@ -211,7 +178,7 @@ def test_nobody_goes_on_with_an_answer_that_is_too_large(
 def test_nobody_goes_on_with_an_answer_that_is_kept_back(
     server: GatewayServer, simulator: SimulatedUpstream
 ) -> None:
-    pair = pair_of("chat", "openai", server, simulator)
+    pair = pair_of(server, simulator)
     set_guardrail(pair.desk, output_filters=[{"pattern": "One", "action": "block"}])
     script(pair, "a", {"events": [*BEGUN, CUT]})
 
@@ -224,10 +191,10 @@ def test_nobody_goes_on_with_an_answer_that_is_kept_back(
 def test_a_workspace_wants_it_for_requests_that_say_nothing(
     server: GatewayServer, simulator: SimulatedUpstream
 ) -> None:
-    pair = pair_of("chat", "openai", server, simulator)
+    pair = pair_of(server, simulator)
     changed_workspace(pair.desk, rescue=True)
     script(pair, "a", {"events": [*BEGUN, CUT]})
-    streamed = ask(pair, provider={"order": ["openai-a", "openai-b"]})
+    streamed = ask(pair, provider={"order": order_of("openai")})
     assert pair.speaker.heard_stream(streamed).failure is None
     assert len(seams(streamed)) == 1
 
@@ -235,7 +202,7 @@ def test_a_workspace_wants_it_for_requests_that_say_nothing(
 def test_without_the_wish_a_broken_stream_ends_as_ever(
     server: GatewayServer, simulator: SimulatedUpstream
 ) -> None:
-    pair = pair_of("chat", "openai", server, simulator)
+    pair = pair_of(server, simulator)
     script(pair, "a", {"events": [*BEGUN, CUT]})
     streamed = ask(pair, provider=wish("openai", rescue=False))
     assert pair.speaker.heard_stream(streamed).failure is not None
@@ -245,7 +212,7 @@ def test_without_the_wish_a_broken_stream_ends_as_ever(
 def test_who_leaves_in_the_second_part_pays_for_what_both_have_made(
     server: GatewayServer, simulator: SimulatedUpstream
 ) -> None:
-    pair = pair_of("chat", "openai", server, simulator)
+    pair = pair_of(server, simulator)
     script(pair, "a", {"events": [*BEGUN, CUT]})
     script(pair, "b", {"events": [{"text": "ee four "}, {"gate": "never"}]})
     body = pair.body(model="openai/pair", provider=wish("openai"), stream=True)
@@ -264,7 +231,7 @@ def test_who_leaves_in_the_second_part_pays_for_what_both_have_made(
 def test_of_many_streams_whose_upstreams_die_at_random_nearly_all_complete(
     server: GatewayServer, simulator: SimulatedUpstream
 ) -> None:
-    pair = pair_of("chat", "openai", server, simulator)
+    pair = pair_of(server, simulator)
     drawn = random.Random(20)
     words = [f"w{number} " for number in range(12)]
     for place in "ab":

@@ -58,13 +58,12 @@ from tests.support.server import GatewayServer
 pytestmark = pytest.mark.thorough
 pytest_plugins = ["tests.faults.raw_fixtures"]
 UNAVAILABLE = (502, "provider_unavailable")
-# What the caller is told when nobody else answers; the attempt has the same status.
+# What the caller is told when nobody else answers; the attempt has the same status. Other ways are
+# told by `test_http_client_connecting`.
 WAYS = {
     "refused": UNAVAILABLE,
     "blackhole": (524, "timeout"),
-    "mute": (524, "timeout"),
     "badname": UNAVAILABLE,
-    "deadname": UNAVAILABLE,
     "reset": UNAVAILABLE,
 }
 GOOD = b'{"choices":[{"message":{"role":"assistant","content":"over TLS"},"finish_reason":"stop"}]}'
@@ -92,13 +91,6 @@ def black_hole() -> Iterator[int]:
         yield listener.getsockname()[1]
 
 
-@contextmanager
-def mute_port() -> Iterator[int]:
-    """Connections are taken, and nothing is ever said on them: no TLS handshake ends."""
-    with socket.create_server(("127.0.0.1", 0), backlog=64) as listener:
-        yield listener.getsockname()[1]
-
-
 @pytest.fixture(scope="module")
 def refusing(
     gateway_with: GatewayWith, simulator: SimulatedUpstream, certificate: Path
@@ -112,10 +104,8 @@ def refusing(
         urls = {
             "refused": f"http://127.0.0.1:{stack.enter_context(refused_port())}",
             "blackhole": f"http://127.0.0.1:{stack.enter_context(black_hole())}",
-            "mute": f"https://127.0.0.1:{stack.enter_context(mute_port())}",
             "badname": f"https://localhost:{secure.port}",
             "goodname": f"https://127.0.0.1:{secure.port}",
-            "deadname": "http://gateway-upstream.invalid",
             "reset": f"{simulator.url}/reset",
         }
         ways = [provider(way, f"{url}/v1") for way, url in urls.items()]

@@ -18,8 +18,6 @@ from tests.load.generators import Load
 from tests.load.guessing import Guessed
 from tests.load.history import PAGE, RECORD, Told
 from tests.load.observing import Observing
-from tests.load.peers import __main__ as bench_peers
-from tests.load.peers import installs
 from tests.load.peers.comparing import Compared, grown_s
 from tests.load.peers.servers import LITELLM, OURS, PORTKEY
 from tests.load.samples import Samples
@@ -183,19 +181,6 @@ def test_a_file_that_holds_no_ratio_is_refused_before_the_run(
     assert f"--compare: {file}" in capsys.readouterr().err
 
 
-def test_a_worse_ratio_fails_the_run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """The whole of `--compare`, on a run that is only said to have been made."""
-    earlier, out = tmp_path / "earlier.json", tmp_path / "now.json"
-    earlier.write_text(json.dumps(document(cpu_ratio=1.0)))
-    books = {"mismatches": [], "open_holds": 0, "generations": 1, "answered": 1, "mischarged": 0}
-    for now, status in ((1.05, 0), (1.2, 1)):
-        run = {**document(cpu_ratio=now), "books": books}
-        monkeypatch.setattr(bench, "_run", lambda *_, run=run, **__: (run, "a table"))
-        assert bench.main(["--compare", str(earlier), "--out", str(out)]) == status
-
-    assert json.loads(out.read_text())["figures"]["cpu_ratio"]["value"] == 1.2
-
-
 def test_other_conditions_are_told() -> None:
     other = document()
     other["conditions"]["upstream"] = "simulated"
@@ -290,21 +275,3 @@ def test_a_ratio_is_taken_within_a_round_and_each_gateway_has_its_own_figures() 
 
 def test_a_database_backend_may_come_and_go() -> None:
     assert grown_s({1: 1.0, 2: 5.0}, {1: 1.5, 3: 0.25}) == pytest.approx(0.75)
-
-
-def test_an_installation_that_failed_ends_with_2_and_the_installers_words(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def fails(what: str, *_command: str) -> None:
-        # What `_run` does with an installer that fails, without a network to fail on.
-        real(what, "sh", "-c", "echo no matching version >&2; exit 1")
-
-    real = installs._run
-    monkeypatch.setattr(installs, "_run", fails)
-    monkeypatch.setenv("GATEWAY_HOME", str(tmp_path))
-
-    assert bench_peers.main([]) == 2
-    told = capsys.readouterr().err
-    assert "LiteLLM could not be installed" in told
-    assert "no matching version" in told
-    assert not list(tmp_path.rglob(".installed-*"))
