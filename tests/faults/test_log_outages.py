@@ -4,7 +4,6 @@ import json
 import time
 from collections import Counter
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -37,7 +36,9 @@ class Watch:
 
 
 @pytest.fixture
-def run(tmp_path: Path, stores: Bed, valkey: ValkeyServer) -> Iterator[Run]:
+def run(
+    tmp_path_factory: pytest.TempPathFactory, stores: Bed, valkey: ValkeyServer
+) -> Iterator[Run]:
     env = {
         "DATABASE_URL": stores.create(),
         "REDIS_URL": valkey.url,
@@ -45,7 +46,8 @@ def run(tmp_path: Path, stores: Bed, valkey: ValkeyServer) -> Iterator[Run]:
         "HOLD_SWEEP_SECONDS": "2",
         "INTERN_REAPER_SECONDS": "2",
     }
-    running = Run(tmp_path / "home", env, command=SUPERVISOR)
+    # Parts of the run are told by their command lines, and this test's own name has such words.
+    running = Run(tmp_path_factory.mktemp("home"), env, command=SUPERVISOR)
     running.ready()
     yield running
     running.clean_up()
