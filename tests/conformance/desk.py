@@ -21,6 +21,11 @@ NANO = Decimal(1_000_000_000)
 PATIENCE_S = 10.0
 
 
+def saying(text: str) -> Any:
+    """The messages of a user who says this."""
+    return [{"role": "user", "content": text}]
+
+
 def exact(response: requests.Response) -> Any:
     """The body as JSON, numbers with a fraction as exact decimals."""
     return json.loads(response.text, parse_float=Decimal)

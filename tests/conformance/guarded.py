@@ -35,6 +35,11 @@ def governed(desk: Desk, **said: Any) -> str:
     return its_id
 
 
+def set_guardrail(desk: Desk, **filters: Any) -> None:
+    """Hold all keys of the desk's workspace to these."""
+    told(manage(desk, "PATCH", f"/{default_id(desk)}", filters))
+
+
 def default_id(desk: Desk) -> str:
     """The id of the default guardrail of the desk's workspace."""
     answer = told(desk.manage("GET", f"/workspaces/{desk.account.workspace_id}"))

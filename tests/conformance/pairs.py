@@ -34,9 +34,14 @@ class Pair:
     def script(self, *steps: dict[str, Any], repeat: bool = False) -> None:
         self.desk.upstream.script(self.persona, *steps, repeat=repeat)
 
-    def body(self, history: Any = None, *, model: str = "", **options: Any) -> dict[str, Any]:
+    def body(
+        self, history: Any = None, *, model: str = "", server_tools: Any = (), **options: Any
+    ) -> dict[str, Any]:
+        """`server_tools` stand before functions, as they are."""
         said = history or self.speaker.user(HELLO)
-        return self.speaker.body(model or self.model, said, **options)
+        body = self.speaker.body(model or self.model, said, **options)
+        tools = [*server_tools, *body.get("tools", [])]
+        return body | ({"tools": tools} if tools else {})
 
     def post(self, history: Any = None, **options: Any) -> requests.Response:
         server, key = self.desk.server, self.desk.account.api_key

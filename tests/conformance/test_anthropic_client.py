@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.conformance.asking import PIXEL, refusals
-from tests.conformance.desk import Desk, nano
+from tests.conformance.desk import Desk, nano, saying
 
 if TYPE_CHECKING:
     # Its import takes two seconds of every worker that only looks for tests.
@@ -25,10 +25,6 @@ WEATHER: Any = {
 }
 THINKING: Any = {"type": "enabled", "budget_tokens": 2048}
 CALL = {"name": "weather", "arguments": {"city": "Oslo"}}
-
-
-def saying(text: str) -> Any:
-    return [{"role": "user", "content": text}]
 
 
 @pytest.fixture

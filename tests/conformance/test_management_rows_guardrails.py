@@ -6,7 +6,7 @@ import pytest
 import requests
 
 from tests.conformance.asking import MESSAGES, RESPONSES, post
-from tests.conformance.desk import CHAT, HELLO, Desk
+from tests.conformance.desk import CHAT, HELLO, Desk, saying
 from tests.conformance.guarded import default_id, governed, manage, told
 from tests.conformance.test_management_rows import error_of
 from tests.conformance.wide import EUROPE, US
@@ -19,10 +19,6 @@ OPT_IN = {"X-Router-Metadata": "enabled"}
 def desk(own_wide_desk: Desk) -> Desk:
     own_wide_desk.model = "acme/small"
     return own_wide_desk
-
-
-def saying(text: str) -> list[dict[str, Any]]:
-    return [{"role": "user", "content": text}]
 
 
 def providers_of(desk: Desk, **body: Any) -> set[str]:

@@ -12,7 +12,7 @@ from openai import OpenAI
 from openai.types.chat import ChatCompletionChunk
 
 from tests.conformance.asking import PIXEL, refusals
-from tests.conformance.desk import HELLO, Desk, nano
+from tests.conformance.desk import HELLO, Desk, nano, saying
 from tests.support.gateways import seed_account
 
 PARAMETERS = {
@@ -25,10 +25,6 @@ WEATHER: Any = {"type": "function", "function": {"name": "weather", "parameters"
 CALL = {"name": "weather", "arguments": {"city": "Oslo", "days": 1}}
 MESSAGES: Any = HELLO
 ONE_KIND = pytest.mark.parametrize("kind", ["openai"], indirect=True)
-
-
-def saying(text: str) -> Any:
-    return [{"role": "user", "content": text}]
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.conformance.desk import HELLO, Desk
+from tests.conformance.desk import HELLO, Desk, saying
 from tests.conformance.guarded import governed
 from tests.conformance.pairs import Pair
 from tests.conformance.test_management_rows_presets import made
@@ -33,10 +33,6 @@ def desk(own_wide_desk: Desk) -> Desk:
 
 def stages(answer: Any) -> list[Any]:
     return list(answer["router_metadata"].get("pipeline", ()))
-
-
-def saying(text: str) -> list[dict[str, Any]]:
-    return [{"role": "user", "content": text}]
 
 
 # --- Healing --------------------------------------------------------------------------------------

@@ -5,51 +5,20 @@ from typing import Any
 
 import pytest
 
-from tests.conformance.desk import exact
 from tests.conformance.pairs import HELLO, Pair
-from tests.conformance.test_three_by_three import COMPLETION_NANO, PROMPT_NANO
-from tests.support.speakers import Said, read_stream
+from tests.conformance.test_three_by_three import CITY as WEATHER
+from tests.conformance.test_three_by_three import COMPLETION_NANO, PROMPT_NANO, STREAMED
+from tests.support.speakers import Said
 
 pytestmark = [pytest.mark.thorough, pytest.mark.grid]
 
-STREAMED = pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 LOOK = {"name": "datetime", "arguments": {}}
 BERN = {"name": "weather", "arguments": {"city": "Bern"}}
-WEATHER = {
-    "name": "weather",
-    "description": "Tells the weather.",
-    "parameters": {
-        "type": "object",
-        "properties": {"city": {"type": "string"}},
-        "required": ["city"],
-    },
-}
-DATETIME = {"type": "router:datetime"}
+CLOCK: dict[str, Any] = {"server_tools": [{"type": "router:datetime"}]}
 
 
 def usage(prompt: int, completion: int) -> dict[str, int]:
     return {"prompt_tokens": prompt, "completion_tokens": completion}
-
-
-def answer_to(
-    pair: Pair, history: Any = None, *, stream: bool, own: Any = (), **options: Any
-) -> Said:
-    """What is said with a clock; `own` are functions of the caller's beside it."""
-    functions: dict[str, Any] = {"tools": list(own)} if own else {}
-    body = pair.body(history, stream=stream, **functions, **options)
-    body["tools"] = [DATETIME, *body.get("tools", [])]
-    key = pair.desk.account.api_key
-    response = pair.desk.server.post(pair.speaker.path, key=key, json=body)
-    assert response.status_code == 200, response.text
-    if stream:
-        streamed = read_stream(response)
-        assert streamed.done, streamed.events[-2:]
-        said = pair.speaker.heard_stream(streamed)
-    else:
-        said = pair.speaker.heard(exact(response))
-    assert said.failure is None
-    assert said.cost_nano == pair.desk.charged_nano(response.headers["X-Generation-Id"])
-    return said
 
 
 def clocks_told(pair: Pair, said: Said) -> int:
@@ -78,7 +47,7 @@ def test_a_loop_is_one_answer_with_one_bill(pair: Pair, stream: bool) -> None:
         {"text": "Later."},
     )
 
-    said = answer_to(pair, stream=stream)
+    said = pair.ask(stream=stream, **CLOCK)
 
     assert (said.text, said.finish, said.calls) == ("Let me look. It is late.", "stop", [])
     assert said.usage is not None
@@ -88,14 +57,14 @@ def test_a_loop_is_one_answer_with_one_bill(pair: Pair, stream: bool) -> None:
     assert len(pair.sent()) == 3
     # What was answered may be sent back.
     history = [*pair.speaker.user(HELLO), *said.native, *pair.speaker.user("And now?")]
-    assert answer_to(pair, history, stream=stream).text == "Later."
+    assert pair.ask(history, stream=stream, **CLOCK).text == "Later."
 
 
 @STREAMED
 def test_in_a_mixed_turn_only_the_callers_own_calls_are_told(pair: Pair, stream: bool) -> None:
     pair.script({"tool_calls": [BERN, LOOK]})
 
-    said = answer_to(pair, stream=stream, own=[WEATHER])
+    said = pair.ask(stream=stream, tools=[WEATHER], **CLOCK)
 
     assert said.finish == "tool_calls"
     (call,) = said.calls
@@ -104,7 +73,7 @@ def test_in_a_mixed_turn_only_the_callers_own_calls_are_told(pair: Pair, stream:
     assert clocks_told(pair, said) == 1
     history = [*pair.speaker.user(HELLO), *said.native, *pair.speaker.results({call.id: "Warm"})]
     pair.script({"text": "Warm, I hear."})
-    assert answer_to(pair, history, stream=stream, own=[WEATHER]).text == "Warm, I hear."
+    assert pair.ask(history, stream=stream, tools=[WEATHER], **CLOCK).text == "Warm, I hear."
 
 
 @STREAMED
@@ -114,7 +83,7 @@ def test_a_later_turn_falls_back_to_another_endpoint_of_the_model(pair: Pair, st
     pair.desk.upstream.script(f"{persona}-b", {"text": "Late.", "usage": usage(200, 20)})
     order = {"order": [f"{persona}-a", f"{persona}-b"]}
 
-    said = answer_to(pair, stream=stream, model=f"acme/both-{pair.kind}", provider=order)
+    said = pair.ask(stream=stream, model=f"acme/both-{pair.kind}", provider=order, **CLOCK)
 
     assert (said.text, said.finish) == ("Hm. Late.", "stop")
     assert said.cost_nano == 300 * PROMPT_NANO + 30 * COMPLETION_NANO

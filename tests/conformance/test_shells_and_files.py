@@ -11,9 +11,9 @@ import pytest
 from routing.tools.sandbox import bubblewrap
 from tests.conformance.desk import Desk, changed_workspace, exact, opened
 from tests.conformance.pairs import HELLO, Pair
-from tests.conformance.test_server_tools import STREAMED, WEATHER
+from tests.conformance.test_three_by_three import CITY, STREAMED
 from tests.support.pdfs import data_url, pdf
-from tests.support.speakers import SPEAKERS, Said, read_stream
+from tests.support.speakers import SPEAKERS, Said
 
 SPOKEN = pytest.mark.parametrize("pair", SPEAKERS, indirect=True)
 TWO_SPOKEN = pytest.mark.parametrize("pair", ["messages", "responses"], indirect=True)
@@ -53,21 +53,6 @@ def told_of(pair: Pair, said: Said, name: str) -> dict[str, Any]:
     return dict(item)
 
 
-def answered(
-    pair: Pair, *tools: Any, history: Any = None, stream: bool = False, **more: Any
-) -> Said:
-    """What is said with these tools, in the words of the pair's format."""
-    body = pair.body(history, stream=stream) | ({"tools": list(tools)} if tools else {}) | more
-    key = pair.desk.account.api_key
-    response = pair.desk.server.post(pair.speaker.path, key=key, json=body)
-    assert response.status_code == 200, response.text
-    heard = pair.speaker
-    said = heard.heard_stream(read_stream(response)) if stream else heard.heard(exact(response))
-    assert said.failure is None
-    assert said.cost_nano == pair.desk.charged_nano(response.headers["X-Generation-Id"])
-    return said
-
-
 @NEEDS_WALLS
 @pytest.mark.grid
 @STREAMED
@@ -79,7 +64,7 @@ def test_a_shell(pair: Pair, stream: bool) -> None:
         {"text": "It is 42."},
     )
 
-    said = answered(pair, {"type": "router:bash"}, stream=stream)
+    said = pair.ask(server_tools=[{"type": "router:bash"}], stream=stream)
 
     assert said.text == "It is 42."
     assert results_told(pair)[1] == {"stdout": "42\n", "stderr": "", "return_code": 3}
@@ -95,7 +80,7 @@ def test_files_and_patches(pair: Pair) -> None:
     )
     tools = [{"type": "router:apply_patch"}, {"type": "router:files"}]
 
-    said = answered(pair, *tools)
+    said = pair.ask(server_tools=tools)
 
     assert results_told(pair) == [{"status": "completed"}, {"text": "one\n"}]
     operation = {"type": "create_file", "path": "a", "diff": "+one"}
@@ -111,10 +96,10 @@ def test_a_function_that_waits_to_be_found(pair: Pair, stream: bool) -> None:
         called("tool_search", query="weather"),
         {"tool_calls": [{"name": "weather", "arguments": {"city": "Bern"}}]},
     )
-    (waiting,) = pair.body(tools=[WEATHER])["tools"]
+    (waiting,) = pair.body(tools=[CITY])["tools"]
     tools = [{**waiting, "defer_loading": True}, {"type": "router:tool_search"}]
 
-    said = answered(pair, *tools, stream=stream)
+    said = pair.ask(server_tools=tools, stream=stream)
 
     assert [call.name for call in said.calls] == ["weather"]
     first, second = ([tool["function"]["name"] for tool in body["tools"]] for body in pair.sent())
@@ -191,7 +176,7 @@ def test_a_file_is_read_for_a_model_that_reads_none(pair: Pair, stream: bool) ->
     history = [{"role": "user", "content": [part]}]
     plugins = [{"id": "file-parser", "pdf": {"engine": "pdf-text"}}]
 
-    said = answered(pair, history=history, stream=stream, plugins=plugins)
+    said = pair.ask(history, stream=stream, plugins=plugins)
 
     assert said.text == "It greets."
     (sent,) = pair.sent()

@@ -8,8 +8,8 @@ import pytest
 
 from tests.conformance.asking import BODIES, MESSAGES, RESPONSES
 from tests.conformance.desk import CHAT, Desk
+from tests.conformance.guarded import set_guardrail
 from tests.faults import bench
-from tests.faults.guarded import set_guardrail
 from tests.support.gateways import seed_account
 
 SOLO = bench.model("solo/model", bench.endpoint("first"))

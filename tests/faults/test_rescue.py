@@ -12,10 +12,10 @@ import pytest
 from routing.simulator.testing import SimulatedUpstream
 from tests.conformance.asking import PERSONAS
 from tests.conformance.desk import changed_workspace, nano, opened
+from tests.conformance.guarded import set_guardrail
 from tests.conformance.pairs import HELLO, Pair
 from tests.faults.bench import CHEAP_NANO, endpoint, model
 from tests.faults.conftest import GatewayWith
-from tests.faults.guarded import set_guardrail
 from tests.faults.two_places import gateway_of_pairs, order_of, pair_of, script
 from tests.support.server import GatewayServer
 from tests.support.speakers import SPEAKERS, Call, Streamed, read_stream
