@@ -10,8 +10,6 @@ import pytest
 
 from tests.conformance.desk import HELLO, Desk, nano, opened, read_stream
 
-# Long enough for the estimator to count several tokens.
-FIRST, SECOND = "The first piece of text. ", "And then the second. "
 CALL = {"tool_calls": [{"name": "datetime", "arguments": {}}]}
 PARIS = {"type": "router:datetime", "parameters": {"timezone": "Europe/Paris"}}
 ONE_CALL = {"tool_calls_requested": 1, "tool_calls_executed": 1}
