@@ -1,6 +1,5 @@
 """Keys: the list, one of them, making, changing, rotating and disabling them."""
 
-from collections.abc import Sequence
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, Final
@@ -49,6 +48,8 @@ _LIFETIME_CHOICES: Final = [
     ("90", "In 90 days"),
     ("365", "In a year"),
 ]
+_NEVER: Final = "never"
+_NEW_LIFETIME_CHOICES: Final = [("", "As it is"), (_NEVER, "Never"), *_LIFETIME_CHOICES[1:]]
 _GRACE_CHOICES: Final = [
     ("0", "at once"),
     ("3600", "in an hour"),
@@ -94,10 +95,16 @@ class LimitForm(FiguresForm):
         label="The limit begins anew", required=False, choices=_RESETS, help_text="Days are UTC."
     )
 
+    allowed_models = WordsField(
+        label="Only these models",
+        required=False,
+        help_text="Ids, with commas between; empty for all models.",
+    )
     hedge = _build_wish("Ask a second endpoint where the first is late")
     rescue = _build_wish("Continue streams that break off")
 
-    field_order: Sequence[str] = ("name", "limit_usd", "limit_reset", *FIGURES)
+    def clean_allowed_models(self) -> list[str] | None:
+        return resolve_models(self.cleaned_data["allowed_models"])
 
     def read_reset(self) -> str | None:
         return self.cleaned_data["limit_reset"] or None
@@ -107,11 +114,6 @@ class NewKeyForm(LimitForm):
     """What a new key is made of."""
 
     workspace = forms.ChoiceField(label="Workspace")
-    allowed_models = WordsField(
-        label="Only these models",
-        required=False,
-        help_text="Ids, with commas between; empty for all models.",
-    )
     lifetime = forms.ChoiceField(
         label="It stops working", required=False, choices=_LIFETIME_CHOICES
     )
@@ -132,12 +134,34 @@ class NewKeyForm(LimitForm):
         choices = [(pk, workspace.name) for pk, workspace in self.workspaces.items()]
         self.fields["workspace"].choices = choices  # type: ignore[attr-defined]  # It is a choice.
 
-    def clean_allowed_models(self) -> list[str] | None:
-        return resolve_models(self.cleaned_data["allowed_models"])
-
     def read_expiry(self, now: datetime) -> datetime | None:
         days = _LIFETIMES[self.cleaned_data["lifetime"]]
         return None if days is None else now + timedelta(days=days)
+
+
+class ChangedKeyForm(LimitForm):
+    """What a key is from now on."""
+
+    lifetime = forms.ChoiceField(
+        label="It stops working", required=False, choices=_NEW_LIFETIME_CHOICES
+    )
+
+    field_order = ("name", "limit_usd", "limit_reset", "lifetime", "allowed_models", *FIGURES)
+
+    def read_changes(self, key: ApiKey, now: datetime) -> dict[str, Any]:
+        """The columns to change."""
+        values, days = self.cleaned_data, _LIFETIMES.get(self.cleaned_data["lifetime"])
+        expiry = {} if not values["lifetime"] else {"expires_at": days and now + timedelta(days)}
+        return {
+            "name": values["name"],
+            "limit_nano": values["limit_usd"],
+            "limit_reset": self.read_reset(),
+            "allowed_models": values["allowed_models"],
+            "rate_limits": self.read_rate_limits(key.rate_limits),
+            "hedge": values["hedge"],
+            "rescue": values["rescue"],
+            **expiry,
+        }
 
 
 class RotationForm(forms.Form):
@@ -192,22 +216,15 @@ def make_key(request: HttpRequest, page: PageContext) -> HttpResponse:
 @page
 def show_key(request: HttpRequest, page: PageContext, number: int) -> HttpResponse:
     row, scope = find_key(page.scope, number, page.now)
-    form = _build_limit_form(row, request.POST if request.method == "POST" else None)
+    form = _build_changed_form(row, request.POST if request.method == "POST" else None)
     if request.method == "POST":
         if not may_change_limits(scope, row.key):
             raise Http404
         if form.is_valid():
-            changes = {
-                "name": form.cleaned_data["name"],
-                "limit_nano": form.cleaned_data["limit_usd"],
-                "limit_reset": form.read_reset(),
-                "rate_limits": form.read_rate_limits(row.key.rate_limits),
-                "hedge": form.cleaned_data["hedge"],
-                "rescue": form.cleaned_data["rescue"],
-            }
+            changes = form.read_changes(row.key, page.now)
             by = operator_actor(request.user)
             change_key(keys=ApiKey.objects.filter(pk=row.key.pk), changes=changes, by=by)
-            messages.success(request, "Saved. The limit holds from now on.")
+            messages.success(request, "Saved. It holds from now on.")
             return HttpResponseRedirect(_link(row.key))
     return _render_key(request, page, row, scope, form=form)
 
@@ -279,16 +296,17 @@ def _link(key: ApiKey) -> str:
     return reverse("console:key", args=[key.pk])
 
 
-def _build_limit_form(row: KeyRow, data: Any = None) -> LimitForm:
+def _build_changed_form(row: KeyRow, data: Any = None) -> ChangedKeyForm:
     initial = {
         "name": row.key.name,
         "limit_usd": "" if row.key.limit_nano is None else format_usd(row.key.limit_nano),
         "limit_reset": row.key.limit_reset or "",
+        "allowed_models": row.key.allowed_models,
         "hedge": row.key.hedge,
         "rescue": row.key.rescue,
         **find_whole_limit(row.key.rate_limits),
     }
-    return LimitForm(data, initial=initial)
+    return ChangedKeyForm(data, initial=initial)
 
 
 def _render_key(
@@ -299,7 +317,7 @@ def _render_key(
         "title": row.key.name,
         "nav": "Keys",
         "row": row,
-        "form": _build_limit_form(row),
+        "form": _build_changed_form(row),
         "scoped_form": ScopedLimitForm(),
         "scoped_limits": list_scoped_limits(row.key.rate_limits),
         "may_change": may_change_limits(scope, row.key),

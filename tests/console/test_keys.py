@@ -42,6 +42,12 @@ def make(client: Client, team: Team, **fields: str) -> Any:
     return client.post(reverse("console:new_key"), usual | {"lifetime": ""} | fields)
 
 
+def add_model(slug: str) -> None:
+    model = Model.objects.create(slug=slug, canonical_slug=slug, name="One", created=1)
+    endpoint(model, Provider.objects.create(slug="from", name="From", base_url="http://x/v1"))
+    catalogue.forget()
+
+
 @pytest.mark.parametrize("role", ROLES)
 def test_a_new_key_is_shown_once_and_is_the_person_s_own(team: Team, role: str) -> None:
     client = team.client(role)
@@ -140,16 +146,35 @@ def test_a_rotated_key_shows_its_new_string_once(team: Team) -> None:
     assert odd.status_code == 404
 
 
+def test_a_key_s_end_and_models_are_changed_on_its_page(team: Team) -> None:
+    add_model("acme/small")
+    key, client = team.keys["own"], team.client("lead")
+    path, fields = reverse("console:key", args=[key.pk]), {"name": "own", "limit_usd": ""}
+
+    client.post(path, fields | {"lifetime": "7", "allowed_models": "acme/small"})
+    key.refresh_from_db()
+    assert key.expires_at is not None
+    left = key.expires_at - datetime.now(UTC)
+    assert timedelta(days=6.9) < left < timedelta(days=7)
+    assert key.allowed_models == ["acme/small"]
+    assert "acme/small</dd>" in client.get(path).text
+
+    client.post(path, fields | {"lifetime": "", "allowed_models": ""})
+    former = key.expires_at
+    key.refresh_from_db()
+    assert (key.expires_at, key.allowed_models) == (former, None)
+    client.post(path, fields | {"lifetime": "never"})
+    assert client.post(path, fields | {"allowed_models": "acme/none"}).status_code == 400
+    key.refresh_from_db()
+    assert key.expires_at is None
+
+
 def test_a_new_key_is_for_the_models_that_are_named(team: Team) -> None:
     client = team.client("lead")
-    slug = "acme/one"
-    model = Model.objects.create(slug=slug, canonical_slug=slug, name="One", created=1)
-    provider = Provider.objects.create(slug="from", name="From", base_url="http://x/v1")
-    endpoint(model, provider)
-    catalogue.forget()
+    add_model("acme/one")
 
-    assert make(client, team, allowed_models=slug).status_code == 200
-    assert ApiKey.objects.get(name="new").allowed_models == [slug]
+    assert make(client, team, allowed_models="acme/one").status_code == 200
+    assert ApiKey.objects.get(name="new").allowed_models == ["acme/one"]
     wrong = make(client, team, name="other", allowed_models="acme/none")
     assert (wrong.status_code, "acme/none" in wrong.text) == (400, True)
 
