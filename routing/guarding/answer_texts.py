@@ -31,8 +31,10 @@ def map_message(message: JsonObject, change: Change) -> JsonObject:
             changed[name] = change(value)
         elif isinstance(value, list):
             changed[name] = [_map_part(part, ("text",), change) for part in value]
-    if isinstance(audio := changed.get("audio"), dict):
-        changed["audio"] = _map_audio(audio, change)
+    audio = changed.get("audio")
+    spoken = audio.get("transcript") if isinstance(audio, dict) else None
+    if isinstance(spoken, str) and spoken and (said := change(spoken)) != spoken:
+        changed["audio"] = {**changed["audio"], "transcript": said, "data": ""}
     if isinstance(details := changed.get("reasoning_details"), list):
         changed["reasoning_details"] = [_map_part(each, DETAIL_FIELDS, change) for each in details]
     if isinstance(calls := changed.get("tool_calls"), list):
@@ -85,13 +87,6 @@ def _map_part(part: object, names: tuple[str, ...], change: Change) -> Any:
         name: change(part[name]) for name in names if isinstance(part.get(name), str) and part[name]
     }
     return {**part, **texts} if texts else part
-
-
-def _map_audio(audio: JsonObject, change: Change) -> JsonObject:
-    spoken = audio.get("transcript")
-    if not isinstance(spoken, str) or not spoken or (changed := change(spoken)) == spoken:
-        return audio
-    return {**audio, "transcript": changed, "data": ""}
 
 
 def _map_call(call: Any, change: Change) -> Any:

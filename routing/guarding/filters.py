@@ -78,12 +78,22 @@ def apply_filters(
     rules = rules_of(filters)
     if not (rules.of_users or rules.of_others):
         return Filtered(chat, [])
-    is_quick = _is_quick(chat, rules)
+    # Users' texts may have more filters, and none has more steps than these.
+    is_quick = (
+        not rules.detects
+        and chat.text_bytes <= _BYTES_AT_ONCE
+        and chat.message_count <= _MESSAGES_AT_ONCE
+        and chat.media_parts == 0
+        and chat.text_bytes * rules.weight <= _STEPS_AT_ONCE
+    )
     if is_quick and rules.looks and _has_nothing(chat, rules):
         return Filtered(chat, [])
     work = _Work(chat, rules)
     try:
-        return work.run() if is_quick else _run_in_turn(work, account_id)
+        if is_quick:
+            return work.run()
+        with _turns.setdefault(account_id, BoundedSemaphore(1)):
+            return run_in_thread(work.run_alone, threads=_threads)
     except TooSlow:
         raise PayloadTooLarge(
             "Request payload too large: its content filters take too long"
@@ -102,24 +112,6 @@ def _has_nothing(chat: ChatRequest, rules: Rules) -> bool:
             if look.find(data, 0, len(data)) is not None:
                 return False
     return True
-
-
-def _is_quick(chat: ChatRequest, rules: Rules) -> bool:
-    # Users' texts may have more filters, and none has more than these.
-    steps = chat.text_bytes * rules.weight
-    return (
-        not rules.detects
-        and chat.text_bytes <= _BYTES_AT_ONCE
-        and chat.message_count <= _MESSAGES_AT_ONCE
-        and chat.media_parts == 0
-        and steps <= _STEPS_AT_ONCE
-    )
-
-
-def _run_in_turn(work: "_Work", account_id: UUID) -> Filtered:
-    turn = _turns.setdefault(account_id, BoundedSemaphore(1))
-    with turn:
-        return run_in_thread(work.run_alone, threads=_threads)
 
 
 @cache
@@ -149,31 +141,31 @@ class _Work:
         try:
             # Blocking comes first: nothing of a blocked request is worked on.
             if self._rules.blocks:
-                _change_once(chat, self._unless_blocked)
+                _change_once(chat, self._block_text)
             if self._rules.works:
-                chat = _change_once(chat, self._worked_on)
+                chat = _change_once(chat, self._redact_text)
         except _Found as end:
             rule, found = end.rule, end.found
             stage = _stage(rule, [rule.name], len(found))
             return Filtered(chat, [stage], partial(Blocked, rule, found))
         return Filtered(chat, list_stages(self._counts))
 
-    def _unless_blocked(self, text: str, by_user: bool) -> str:
+    def _block_text(self, text: str, by_user: bool) -> str:
+        """The text where nothing blocks it. Raises `_Found` with the first matches, as far as a
+        refusal tells of them."""
         rules = [rule for rule in self._rules.of(by_user) if rule.action == "block"]
         data = encode(text) if rules else b""
         for rule in rules:
-            if found := self._quote_matches(rule, data):
+            found = []
+            count = _TOLD_MAX if rule.placed.filter.builtin == INJECTION else 1
+            for start, end in islice(self._find(rule, data), count):
+                match = data[start : min(end, start + 4 * _TOLD_CHARS_MAX)]
+                found.append(match.decode("utf-8", "ignore")[:_TOLD_CHARS_MAX])
+            if found:
                 raise _Found(rule, found)
         return text
 
-    def _quote_matches(self, rule: Rule, data: Raw) -> list[str]:
-        """The first matches, as far as a refusal tells of them."""
-        count = _TOLD_MAX if rule.placed.filter.builtin == INJECTION else 1
-        found = islice(self._find(rule, data), count)
-        ends = [(span.start, min(span.end, span.start + 4 * _TOLD_CHARS_MAX)) for span in found]
-        return [data[start:end].decode("utf-8", "ignore")[:_TOLD_CHARS_MAX] for start, end in ends]
-
-    def _worked_on(self, text: str, by_user: bool) -> str:
+    def _redact_text(self, text: str, by_user: bool) -> str:
         """The text with its redactions; flags are counted."""
         data = encode(text)
         rules = self._rules.of(by_user)
@@ -186,7 +178,8 @@ class _Work:
                 self._count(rule, flagged)
         redacting = [rule for rule in rules if rule.action == "redact"]
         spans = [self._mark_spans(rule, data) for rule in redacting]
-        redacted = _redact(data, join_spans(merge(*spans, key=itemgetter(0))))
+        marked = join_spans(merge(*spans, key=itemgetter(0)))
+        redacted = redact_spans(data, marked, 0, len(data))
         return text if redacted is None else redacted
 
     def _mark_spans(self, rule: Rule, data: Raw) -> Iterator[tuple[Span, bytes]]:
@@ -257,26 +250,17 @@ def join_spans(marked: Iterable[tuple[Span, bytes]]) -> Iterator[tuple[Span, byt
         yield last
 
 
-def _redact(data: Raw, marked: Iterable[tuple[Span, bytes]]) -> str | None:
-    """The text with labels in place of the spans; None where there are none."""
-    out, at = bytearray(), 0
-    for span, label in marked:
-        append(out, data, at, span.start)
-        out += label
-        at = span.end
-    if not at:
-        return None
-    append(out, data, at, len(data))
-    return decode(out)
-
-
-def redact_spans(data: Raw, marked: Iterable[tuple[Span, bytes]], start: int, end: int) -> str:
-    """A part of the text with labels in place of the spans in it."""
+def redact_spans(
+    data: Raw, marked: Iterable[tuple[Span, bytes]], start: int, end: int
+) -> str | None:
+    """A part of the text with labels in place of the spans in it; None where there are none."""
     out, at = bytearray(), start
     for span, label in marked:
         append(out, data, at, span.start)
         out += label
         at = span.end
+    if at == start:
+        return None
     append(out, data, at, end)
     return decode(out)
 

@@ -153,7 +153,10 @@ class HeldThoughts:
                 self._push_detail(detail, left)
         if is_end:
             self._end()
-        return self._take()
+        text, details = "".join(self._texts), self._details
+        self._texts, self._details = [], []
+        released: JsonObject = {"reasoning": text} if text else {}
+        return {**released, "reasoning_details": details} if details else released
 
     def _push_detail(self, detail: JsonObject, separators: Iterator[str]) -> None:
         names = list(_list_texts(detail))
@@ -194,12 +197,6 @@ class HeldThoughts:
         if thought.separator is not None:
             self._texts.append(thought.separator + piece[name])
             thought.separator = ""
-
-    def _take(self) -> JsonObject:
-        text, details = "".join(self._texts), self._details
-        self._texts, self._details = [], []
-        delta: JsonObject = {"reasoning": text} if text else {}
-        return {**delta, "reasoning_details": details} if details else delta
 
 
 def _list_texts(detail: JsonObject) -> Iterator[str]:

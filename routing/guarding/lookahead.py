@@ -57,17 +57,14 @@ def find_lookahead(rules: Iterable[Rule]) -> Lookahead:
     """What all these rules together hold back."""
     found = Lookahead()
     for rule in rules:
-        found = _join(found, _measure_rule(rule))
+        own = _measure_rule(rule)
+        found = Lookahead(
+            found.everything or own.everything,
+            max(found.chars, own.chars),
+            found.last_word or own.last_word,
+            found.number or own.number,
+        )
     return found
-
-
-def _join(one: Lookahead, other: Lookahead) -> Lookahead:
-    return Lookahead(
-        one.everything or other.everything,
-        max(one.chars, other.chars),
-        one.last_word or other.last_word,
-        one.number or other.number,
-    )
 
 
 def _measure_rule(rule: Rule) -> Lookahead:

@@ -173,10 +173,9 @@ class OutputGuard:
             if rule.action == "block":
                 self.withheld = True
                 return "", end
-        if not leaving:
-            return decode(data[start:end]), end
         marked = [(Span(*span), rule.redaction.encode()) for span, rule in leaving]
-        return redact_spans(data, join_spans(marked), start, end), end
+        redacted = redact_spans(data, join_spans(marked), start, end)
+        return decode(data[start:end]) if redacted is None else redacted, end
 
     def _count(self, rule: Rule, number: int) -> None:
         if number:

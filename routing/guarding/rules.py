@@ -1,7 +1,6 @@
 """The content filters of a request: which hold for a text, and what happens on a match."""
 
 from collections.abc import Iterable, Iterator
-from functools import cache
 from heapq import merge
 from typing import Any, Final, NamedTuple
 
@@ -126,12 +125,6 @@ class Rules(NamedTuple):
         return self.of_users if by_user else self.of_others
 
 
-def rules_of(filters: tuple[GuardrailFilter, ...]) -> Rules:
-    """The rules of all filters together: of the same one in several guardrails the strongest action
-    counts. Detectors that nobody installed are left out."""
-    return _recent(filters)
-
-
 def _is_light(rules: Rules) -> bool:
     """Whether they may be kept beside the patterns' own memory, which is bounded."""
     own = [pattern for rule in rules.of_users if not rule.builtin for pattern in rule.patterns]
@@ -140,25 +133,22 @@ def _is_light(rules: Rules) -> bool:
 
 
 def _build_rules(placed: tuple[GuardrailFilter, ...]) -> Rules:
+    """The rules of all filters together: of the same one in several guardrails the strongest action
+    counts. Detectors that nobody installed are left out."""
     others = [each for each in placed if not each.filter.user_only]
     compiled = _compile_patterns(
         [each.filter.pattern for each in placed if not each.filter.builtin]
     )
-    return _together(
-        tuple(_rule(each, compiled) for each in _strongest(placed) if _runs(each.filter)),
-        tuple(_rule(each, compiled) for each in _strongest(others) if _runs(each.filter)),
+    of_users = tuple(
+        _build_rule(each, compiled) for each in _find_strongest(placed) if _runs(each.filter)
     )
-
-
-_recent: IdentityCache[tuple[GuardrailFilter, ...], Rules] = IdentityCache(
-    _build_rules, may_keep=_is_light
-)
-
-
-def _together(of_users: tuple[Rule, ...], of_others: tuple[Rule, ...]) -> Rules:
+    of_others = tuple(
+        _build_rule(each, compiled) for each in _find_strongest(others) if _runs(each.filter)
+    )
     every = of_users + of_others
-    looks = _looks(every)
-    union = _union(looks)
+    found = {id(rule.look): rule.look for rule in every if rule.look is not None}
+    looks = () if any(rule.look is None for rule in every) else tuple(found.values())
+    union = _unite_patterns(looks)
     return Rules(
         of_users,
         of_others,
@@ -172,12 +162,12 @@ def _together(of_users: tuple[Rule, ...], of_others: tuple[Rule, ...]) -> Rules:
     )
 
 
-def _looks(rules: tuple[Rule, ...]) -> tuple[CompiledPattern, ...]:
-    found = {id(rule.look): rule.look for rule in rules if rule.look is not None}
-    return () if any(rule.look is None for rule in rules) else tuple(found.values())
+rules_of: IdentityCache[tuple[GuardrailFilter, ...], Rules] = IdentityCache(
+    _build_rules, may_keep=_is_light
+)
 
 
-def _union(looks: tuple[CompiledPattern, ...]) -> tuple[CompiledPattern, ...]:
+def _unite_patterns(looks: tuple[CompiledPattern, ...]) -> tuple[CompiledPattern, ...]:
     """One, or none where there is nothing to unite or it would be too large."""
     union = join_patterns(looks) if len(looks) > 1 else None
     if union is None:
@@ -188,7 +178,7 @@ def _union(looks: tuple[CompiledPattern, ...]) -> tuple[CompiledPattern, ...]:
         return ()
 
 
-def _strongest(placed: Iterable[GuardrailFilter]) -> list[GuardrailFilter]:
+def _find_strongest(placed: Iterable[GuardrailFilter]) -> list[GuardrailFilter]:
     found: dict[tuple[str, str], GuardrailFilter] = {}
     for each in placed:
         what = (each.filter.builtin, each.filter.pattern)
@@ -198,30 +188,25 @@ def _strongest(placed: Iterable[GuardrailFilter]) -> list[GuardrailFilter]:
     return list(found.values())
 
 
-def _rule(placed: GuardrailFilter, compiled: dict[str, CompiledPattern]) -> Rule:
+def _build_rule(placed: GuardrailFilter, compiled: dict[str, CompiledPattern]) -> Rule:
     slug = placed.filter.builtin
     if not slug:
         pattern = compiled[placed.filter.pattern]
         return Rule(placed, (pattern,), None, None, pattern)
-    detector = _detector(slug)
+    detector = _find_detector(slug)
     look = compiled_as_one(slug) if detector is None else None
     return Rule(placed, compile_builtin(slug), BUILTINS[slug], detector, look)
 
 
 def _runs(filter: FilterEntry) -> bool:
     slug = filter.builtin
-    return not slug or bool(BUILTINS[slug].patterns) or _detector(slug) is not None
+    return not slug or bool(BUILTINS[slug].patterns) or _find_detector(slug) is not None
 
 
-def _detector(slug: str) -> Any:
-    path = settings.GUARDRAIL_DETECTORS.get(slug)
-    return _load_detector(path) if path else None
-
-
-@cache
-def _load_detector(path: str) -> Any:
+def _find_detector(slug: str) -> Any:
     """The plug-in: a function from a text to the matches in it, (beginning, end) in characters."""
-    return import_string(path)
+    path = settings.GUARDRAIL_DETECTORS.get(slug)
+    return import_string(path) if path else None
 
 
 def _compile_patterns(wanted: list[str]) -> dict[str, CompiledPattern]:

@@ -171,16 +171,16 @@ def _question(question: JsonObject, change: Change) -> JsonObject:
     new = {"instructions": _free(question["instructions"], change, True)}
     if (criteria := question.get("criteria")) is not None:
         choice = question["type"] == "choice"
-        new["criteria"] = _change_labels(criteria, change) if choice else _values(criteria, change)
+        if choice:
+            new["criteria"] = _change_labels(criteria, change)
+        elif type(criteria) is list:
+            new["criteria"] = _free(criteria, change, True)
+        else:
+            made = {case: _free(told, change, True) for case, told in criteria.items()}
+            is_same = all(made[case] is criteria[case] for case in made)
+            new["criteria"] = criteria if is_same else made
     same = all(value is question[name] for name, value in new.items())
     return question if same else {**question, **new}
-
-
-def _values(criteria: Any, change: Change) -> Any:
-    if type(criteria) is list:
-        return _free(criteria, change, True)
-    new = {case: _free(told, change, True) for case, told in criteria.items()}
-    return criteria if all(new[case] is criteria[case] for case in new) else new
 
 
 def _change_labels(criteria: JsonObject, change: Change) -> JsonObject:

@@ -111,7 +111,19 @@ def admit(
     `chosen_id` is a generation's id that was chosen before. A request that no endpoint can serve
     comes back with its `refusal`.
     """
-    read = _parse_body(request, caller, body, format)
+    parse = partial(
+        format.parse,
+        session_header=request.META.get("HTTP_X_SESSION_ID"),
+        models_max=settings.ROUTER_MAX_MODELS,
+    )
+    try:
+        if may_name_a_preset(body):
+            # The preset that the request names is under it.
+            read = read_with_preset(format.name, body, caller, parse)
+        else:
+            read = PresetRequest(parse(body))
+    except ChatInvalid as error:
+        raise SchemaInvalid(error.issues, error_type=error.error_type) from None
     planning = Planning(
         caller,
         format,
@@ -337,20 +349,3 @@ def build_payer(caller: Caller, at: datetime, user: str | None, tags: Tags) -> P
         caller.limits_version,
         caller.limited,
     )
-
-
-def _parse_body(
-    request: HttpRequest, caller: Caller, body: JsonObject, format: CallerFormat
-) -> PresetRequest:
-    """The request, with the preset that it names under it."""
-    read = partial(
-        format.parse,
-        session_header=request.META.get("HTTP_X_SESSION_ID"),
-        models_max=settings.ROUTER_MAX_MODELS,
-    )
-    try:
-        if may_name_a_preset(body):
-            return read_with_preset(format.name, body, caller, read)
-        return PresetRequest(read(body))
-    except ChatInvalid as error:
-        raise SchemaInvalid(error.issues, error_type=error.error_type) from None

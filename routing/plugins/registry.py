@@ -1,4 +1,5 @@
-"""The plugins of this gateway by id, and those of a request."""
+"""The plugins of this gateway by id, those that only add a server tool (`web`, `web-fetch` and
+`fusion`), and those of a request."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
@@ -7,15 +8,83 @@ from django.utils.module_loading import import_string
 
 from gateway.http.jsonio import JsonObject
 from gateway.live_settings import settings
-from routing.formats.chat.request import ChatRequest
+from routing.catalogue.snapshot import catalogue
+from routing.formats.chat.request import TEXT_ONLY, ChatRequest
+from routing.formats.server_tools import FUSION, WEB_FETCH, WEB_SEARCH
 from routing.plugins.context_compression import ContextCompression
 from routing.plugins.file_parser import FileParser
 from routing.plugins.interface import Maker, Plugin, with_more_tools
 from routing.plugins.moderation import Moderation
 from routing.plugins.response_healing import ResponseHealing
-from routing.plugins.tool_plugins import FusionOffer, WebFetchOffer, WebSearchOffer
+from routing.selection.auto import AutoOptions, AutoSettings, CostTier, choose_auto_models
 from routing.selection.model_references import parse_reference
+from routing.selection.types import Requirements
 from routing.tools.registry import list_missing as missing_tools
+from routing.upstreams.wires import CHAT_KINDS
+
+# What a setting of the plugin is called in the tool.
+_OF_SEARCH: Final = {
+    "engine": "engine",
+    "mode": "mode",
+    "max_results": "max_results",
+    "max_uses": "max_uses",
+    "search_prompt": "search_prompt",
+    "include_domains": "allowed_domains",
+    "exclude_domains": "excluded_domains",
+    "user_location": "user_location",
+}
+_OF_FETCHING: Final = ("max_uses", "max_content_tokens", "allowed_domains", "blocked_domains")
+
+
+class WebSearchOffer(Plugin):
+    """`web`, and `:online` behind a model: `router:web_search`."""
+
+    def tools(self) -> list[JsonObject]:
+        given = {
+            called: self.settings[name]
+            for name, called in _OF_SEARCH.items()
+            if self.settings.get(name) is not None
+        }
+        return [{"type": WEB_SEARCH, "parameters": given}]
+
+
+class WebFetchOffer(Plugin):
+    """`web-fetch`: `router:web_fetch`."""
+
+    def tools(self) -> list[JsonObject]:
+        given = {name: self.settings[name] for name in _OF_FETCHING if name in self.settings}
+        return [{"type": WEB_FETCH, "parameters": given}]
+
+
+# The band of prices that a panel is taken of, and the suffix its models are asked with.
+PRESETS: Final[Mapping[str, tuple[CostTier, str]]] = {
+    "general-high": ("max", ""),
+    "general-budget": ("low", ":floor"),
+    "general-fast": ("medium", ":nitro"),
+}
+_OF_THE_TOOL: Final = ("analysis_models", "model", "max_tool_calls", "tools")
+
+
+class FusionOffer(Plugin):
+    """Models that the caller names come before those of a preset."""
+
+    def tools(self) -> list[JsonObject]:
+        given: JsonObject = {
+            name: self.settings[name] for name in _OF_THE_TOOL if name in self.settings
+        }
+        if "preset" in self.settings and (panel := choose_panel(self.settings["preset"])):
+            given = {"analysis_models": panel} | given
+        return [{"type": FUSION, "parameters": given}]
+
+
+def choose_panel(preset: str) -> list[str]:
+    """Three models at most, of those that `router/auto` may choose from."""
+    tier, suffix = PRESETS[preset]
+    ask = Requirements(kinds=CHAT_KINDS, input_modalities=TEXT_ONLY, output_modalities=TEXT_ONLY)
+    auto = AutoSettings(candidates=tuple(settings.ROUTER_AUTO_MODELS))
+    models = choose_auto_models(catalogue.current(), ask, auto, AutoOptions(cost_tier=tier))
+    return [f"{model.id}{suffix}" for model in models]
+
 
 BUILT_IN: Final[Mapping[str, Maker]] = {
     "context-compression": ContextCompression,

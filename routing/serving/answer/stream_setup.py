@@ -148,10 +148,10 @@ class PendingReply:
 
     def let_go(self) -> None:
         """Close the reply when it comes: nobody will ask for it any more."""
-        self._job.link(_close_late)
+        self._job.link(_close_reply)
 
 
-def _close_late(job: Any) -> None:
+def _close_reply(job: Any) -> None:
     # A killed greenlet's value is the exception that ended it.
     if isinstance(job.value, tuple) and job.value[0] is not None:
         job.value[0].close()

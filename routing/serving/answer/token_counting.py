@@ -7,7 +7,6 @@ import orjson
 
 from gateway.outbound.errors import OutboundError
 from gateway.outbound.http_client import Limits
-from routing.entities.entries import EndpointEntry
 from routing.metering.usage import COUNT_MAX, estimate_tokens
 from routing.selection.types import Candidate
 from routing.serving.attempts.own_credentials import find_entry, open_key
@@ -36,7 +35,12 @@ def count_input_tokens(progress: RequestProgress) -> int:
 def _ask_upstream(progress: RequestProgress, candidate: Candidate) -> int | None:
     """The upstream's own count, None where it gives none or none of its credentials may be used."""
     endpoint, own = candidate.endpoint, find_entry(candidate, progress.context.caller.byok)
-    key = _find_pooled_key(endpoint) if own is None else open_key(own)
+    key = None if own is None else open_key(own)
+    now, parked = process.now(), parked_credentials()
+    for credential in endpoint.provider.credentials if own is None else ():
+        if parked.find_end(credential, endpoint.pk, now, even_throttled=False) is None:
+            key = credential.secret
+            break
     if key is None and (own is not None or endpoint.provider.credentials):
         return None
     wire = get_wire(endpoint.provider.kind)
@@ -53,21 +57,12 @@ def _ask_upstream(progress: RequestProgress, candidate: Candidate) -> int | None
             limits=_LIMITS,
             deadline=min(progress.context.deadline, process.now() + TOTAL_S),
         ) as reply:
-            return _count(reply.read_all()) if 200 <= reply.status < 300 else None
+            return _read_count(reply.read_all()) if 200 <= reply.status < 300 else None
     except OutboundError:
         return None
 
 
-def _find_pooled_key(endpoint: EndpointEntry) -> str | None:
-    """The first credential of the provider's pool that is not parked."""
-    now, parked = process.now(), parked_credentials()
-    for credential in endpoint.provider.credentials:
-        if parked.find_end(credential, endpoint.pk, now, even_throttled=False) is None:
-            return credential.secret
-    return None
-
-
-def _count(raw: bytes) -> int | None:
+def _read_count(raw: bytes) -> int | None:
     try:
         value: Any = orjson.loads(raw)
     except ValueError:

@@ -31,6 +31,9 @@ def log_failure(
 ) -> None:
     """Names of ours alone: what the upstream said may quote the prompt."""
     endpoint, duration_ms = attempt.endpoint, round((now - attempt.started) * 1000)
+    credential = "" if attempt.own is None else ", own credential"
+    if attempt.house is not None:
+        credential = f", credential {attempt.house.label}"
     log.log(
         logging.INFO if is_request_at_fault(failure) else logging.WARNING,
         "Upstream request failed: generation %s, model %s, provider %s, endpoint %s%s: "
@@ -39,7 +42,7 @@ def log_failure(
         endpoint.model_id,
         endpoint.provider.slug,
         endpoint.tag,
-        _name_credential(attempt),
+        credential,
         failure.error_type,
         failure.status,
         duration_ms,
@@ -55,12 +58,6 @@ def log_failure(
             "duration_ms": duration_ms,
         },
     )
-
-
-def _name_credential(attempt: Attempt) -> str:
-    if attempt.house is not None:
-        return f", credential {attempt.house.label}"
-    return "" if attempt.own is None else ", own credential"
 
 
 def note_health(

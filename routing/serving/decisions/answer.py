@@ -95,16 +95,14 @@ class DecisionCosts:
             assert prices is not None
             pinned = prices.effective(each.usage.prompt_tokens, self._progress.context.created_at)
             lists.setdefault(pinned, []).append(each.usage)
-        costs = [_price_usages(usages, prices) for prices, usages in lists.items()]
+        costs = []
+        for pinned, usages in lists.items():
+            usage = _sum_of(usages)
+            units = Units(requests=len(usages), web_searches=usage.web_searches)
+            costs.append(compute_cost(usage, pinned, units))
         if not costs:
             return FREE
         return Cost(*[min(CHARGE_MAX_NANO, sum(parts)) for parts in zip(*costs, strict=True)])
-
-
-def _price_usages(usages: Sequence[Usage], prices: Prices) -> Cost:
-    usage = _sum_of(usages)
-    units = Units(requests=len(usages), web_searches=usage.web_searches)
-    return compute_cost(usage, prices, units)
 
 
 def _sum_of(usages: Iterable[Usage]) -> Usage:
@@ -182,24 +180,18 @@ def _add_results(
     for spent in batch.spent:
         spent.counts = any(ref.question in judgements for ref in spent.query.refs)
     costs.add(batch.attempt, batch.spent)
-    temperature = _temperature(progress, batch.attempt)
+    temperature: float | None = None
+    if endpoint.decides != _NATIVE:
+        # The model's own, by which probabilities that it gave itself are evened out.
+        for model in progress.context.choice.models:
+            if model.id == endpoint.model_id:
+                temperature = model.decisions_temperature
     for number, judgement in judgements.items():
         plan.ways[number] = endpoint.decides or _NATIVE
         if temperature is not None:
             shares = apply_temperature(judgement.probabilities, temperature)
             judgement = judgement._replace(probabilities=shares)
         plan.judged[number] = judgement
-
-
-def _temperature(progress: RequestProgress, attempt: Attempt) -> float | None:
-    """The model's own, by which probabilities that it gave itself are evened out."""
-    endpoint = attempt.endpoint
-    if endpoint.decides == _NATIVE:
-        return None
-    temperatures = {
-        model.id: model.decisions_temperature for model in progress.context.choice.models
-    }
-    return temperatures.get(endpoint.model_id)
 
 
 def _finish_answer(
@@ -219,69 +211,52 @@ def _finish_answer(
     answers = {name: build_answer(question, each) for (name, question), each in pairs}
     if progress.content is not None:
         progress.content.set_answer({"content": dumps(answers).decode()})
-    progress.stages += _stages(plan)
-    progress.decisions_record = _record(plan)
-    body = settle(
-        progress,
-        outcome,
-        meanwhile=lambda: dumps(_body(progress, attempt, answers, report_usage(outcome, attempt))),
-    )
+    progress.stages += _list_stages(plan)
+    # What the generation keeps: how many questions were answered which way.
+    ways = list(plan.ways.values())
+    record: JsonObject = {
+        "questions": len(plan.names),
+        "methods": {way: ways.count(way) for way in dict.fromkeys(ways)},
+    }
+    if masses := _list_label_masses(plan, sorted(plan.judged)):
+        record["label_mass"] = masses
+    progress.decisions_record = record
+
+    def write() -> bytes:
+        context = progress.context
+        ending = Ending(
+            finish_reason="stop",
+            native_finish=None,
+            usage=report_usage(outcome, attempt),
+            service_tier=None,
+            stop_sequence=None,
+            native=None,
+            failure=None,
+            router_metadata=metadata_if_wanted(progress, selected=attempt),
+        )
+        identity, message = context.identify_answer(attempt), {"answers": answers}
+        answer = CompleteAnswer(identity, context.chat, message, None, None, ending)
+        return dumps(context.format.write_answer(answer))
+
+    body = settle(progress, outcome, meanwhile=write)
     assert body is not None
     return body
 
 
-def _body(
-    progress: RequestProgress, attempt: Attempt, answers: JsonObject, usage: JsonObject
-) -> JsonObject:
-    ending = Ending(
-        finish_reason="stop",
-        native_finish=None,
-        usage=usage,
-        service_tier=None,
-        stop_sequence=None,
-        native=None,
-        failure=None,
-        router_metadata=metadata_if_wanted(progress, selected=attempt),
-    )
-    message = {"answers": answers}
-    return progress.context.format.write_answer(
-        CompleteAnswer(
-            progress.context.identify_answer(attempt),
-            progress.context.chat,
-            message,
-            None,
-            None,
-            ending,
-        )
-    )
-
-
-def _stages(plan: DecisionPlan) -> Iterator[JsonObject]:
+def _list_stages(plan: DecisionPlan) -> Iterator[JsonObject]:
     """A stage for each way that was not the upstream's own."""
     for way in dict.fromkeys(plan.ways.values()):
         if way == _NATIVE:
             continue
         numbers = [number for number, own in sorted(plan.ways.items()) if own == way]
         data: JsonObject = {"method": way}
-        if masses := _label_masses(plan, numbers):
+        if masses := _list_label_masses(plan, numbers):
             data["label_mass"] = masses
         summary = f"{way}: {len(numbers)} of {len(plan.names)} questions"
         yield {"type": "decisions", "name": way, "summary": summary, "data": data}
 
 
-def _record(plan: DecisionPlan) -> JsonObject:
-    """What the generation keeps: how many questions were answered which way."""
-    ways = list(plan.ways.values())
-    record: JsonObject = {
-        "questions": len(plan.names),
-        "methods": {way: ways.count(way) for way in dict.fromkeys(ways)},
-    }
-    if masses := _label_masses(plan, sorted(plan.judged)):
-        record["label_mass"] = masses
-    return record
-
-
-def _label_masses(plan: DecisionPlan, numbers: list[int]) -> dict[str, float]:
+def _list_label_masses(plan: DecisionPlan, numbers: list[int]) -> dict[str, float]:
     judgements: dict[int, Judgement] = plan.judged
     masses = {plan.names[number]: judgements[number].label_mass for number in numbers}
     return {name: mass for name, mass in masses.items() if mass is not None}

@@ -7,7 +7,6 @@ from typing import Any, Final, NamedTuple
 
 from gevent.pool import Pool
 
-from gateway.http.jsonio import JsonObject
 from gateway.outbound.errors import OutboundError
 from routing.decisions import logprobs, native, schema
 from routing.decisions.question import Judgement, NoAnswer
@@ -59,10 +58,7 @@ def build_query_request(
         body = {"state": plan.state, "questions": questions}
         return wire.request(Prompt(body, None, False, None, None, None, False), terms)
     [part] = query.parts.values()
-    return wire.request(_prompt(plan.chat_body(part, endpoint), chat, endpoint, terms), terms)
-
-
-def _prompt(body: JsonObject, chat: ChatRequest, endpoint: EndpointEntry, terms: Terms) -> Prompt:
+    body = plan.chat_body(part, endpoint)
     most = body["max_tokens"]
     reasoning = resolve_reasoning(body.get("reasoning"), effort=None, include=None)
     if endpoint.provider.kind == CHAT.wire:
@@ -77,7 +73,7 @@ def _prompt(body: JsonObject, chat: ChatRequest, endpoint: EndpointEntry, terms:
             max_tokens_cap=None,
         )
     effort = reasoning.effort if reasoning else None
-    return Prompt(body, None, False, most, effort, None, False)
+    return wire.request(Prompt(body, None, False, most, effort, None, False), terms)
 
 
 def read_result(
@@ -91,29 +87,23 @@ def read_result(
     failure: UpstreamFailure | None = None
     for ref, (name, part) in zip(query.refs, query.parts.items(), strict=True):
         try:
-            judged[ref] = _READERS[endpoint.decides or ""](part, answer, name)
+            judged[ref] = _read_judgement(endpoint, part, answer, name)
         except NoAnswer as why:
             failure = failure or malformed_answer(str(why))
     return QueryResult(judged, failure, answer)
 
 
-def _native(part: Any, answer: Answer, name: str) -> Judgement:
-    answers: Mapping[str, Any] = answer.native.value["answers"] if answer.native else {}
-    return native.read_judgement(part, answers.get(name))
-
-
-def _by_logprobs(part: Any, answer: Answer, name: str) -> Judgement:
-    return logprobs.read_judgement(part, answer.logprobs)
-
-
-def _by_schema(part: Any, answer: Answer, name: str) -> Judgement:
+def _read_judgement(endpoint: EndpointEntry, part: Any, answer: Answer, name: str) -> Judgement:
+    """Raises `NoAnswer`."""
+    if endpoint.decides == "native":
+        answers: Mapping[str, Any] = answer.native.value["answers"] if answer.native else {}
+        return native.read_judgement(part, answers.get(name))
+    if endpoint.decides == "logprobs":
+        return logprobs.read_judgement(part, answer.logprobs)
     content = answer.message.get("content")
     if not isinstance(content, str):
         raise NoAnswer("the answer has no text")
     return schema.read_judgement(part, content)
-
-
-_READERS: Final = {"native": _native, "logprobs": _by_logprobs, "schema": _by_schema}
 
 
 # The model is gone there; nothing comes in time.

@@ -156,24 +156,18 @@ class DecisionPlan:
             named_parts = {name: parts[ref] for ref, name in names.items()}
             pieces = frozenset(name for ref, name in names.items() if ref.question in split)
             is_whole = not split and len(batch) == len(self._questions)
-            yield UpstreamQuery(
-                batch, named_parts, self._native_demand(named_parts), pieces, is_whole
-            )
+            asked = {name: native.serialize_question(part) for name, part in named_parts.items()}
+            labels = [label for part in named_parts.values() for label in part.labels]
+            tokens = sum(map(utf8_bytes, labels)) + _TOKENS_PER_LABEL * len(labels)
+            output = tokens + _TOKENS_PER_ANSWER * len(named_parts)
+            demand = Demand(self._state_bytes + len(dumps(asked)), 1, 0, 0, output)
+            yield UpstreamQuery(batch, named_parts, demand, pieces, is_whole)
 
     def _name_parts(self, batch: Sequence[QuestionRef], split: Set[int]) -> Iterator[str]:
         """A question's own name, and numbers that are no question's name for pieces of one."""
         numbers = (name for name in map(str, count()) if name not in self.names)
         for ref in batch:
             yield next(numbers) if ref.question in split else self.names[ref.question]
-
-    def _native_demand(self, questions: Mapping[str, TypedQuestion]) -> Demand:
-        size = len(
-            dumps({name: native.serialize_question(part) for name, part in questions.items()})
-        )
-        labels = [label for part in questions.values() for label in part.labels]
-        tokens = sum(map(utf8_bytes, labels)) + _TOKENS_PER_LABEL * len(labels)
-        output = tokens + _TOKENS_PER_ANSWER * len(questions)
-        return Demand(self._state_bytes + size, 1, 0, 0, output)
 
 
 def limits_of(endpoint: EndpointEntry) -> QuestionLimits:

@@ -5,16 +5,19 @@ from typing import Any
 import pytest
 
 from routing.formats.chat.request import ChatInvalid, ChatRequest, parse_chat
-from routing.plugins import tool_plugins
+from routing.plugins import registry
 from routing.plugins.interface import Plugin, with_messages, with_more_tools
 from routing.plugins.registry import (
     BUILT_IN,
     OF_ROUTERS,
+    PRESETS,
+    FusionOffer,
+    WebFetchOffer,
+    WebSearchOffer,
     add_plugins,
     build_plugins,
     list_missing,
 )
-from routing.plugins.tool_plugins import PRESETS, FusionOffer, WebFetchOffer, WebSearchOffer
 
 HERE = "tests.routing.plugins.test_registry"
 OWN = {"type": "function", "function": {"name": "own"}}
@@ -172,7 +175,7 @@ FAST = {"preset": "general-fast"}
 def test_settings_of_a_fusion_are_those_of_the_tool(
     monkeypatch: pytest.MonkeyPatch, settings: Any, given: Any
 ) -> None:
-    monkeypatch.setattr(tool_plugins, "choose_panel", lambda preset: [f"{preset}/a", f"{preset}/b"])
+    monkeypatch.setattr(registry, "choose_panel", lambda preset: [f"{preset}/a", f"{preset}/b"])
     (tool,) = FusionOffer({"id": "fusion", "enabled": True, **settings}).tools()
     assert tool == {"type": "router:fusion", "parameters": given}
 
