@@ -38,11 +38,6 @@ def count_tokens(characters: int) -> int:
     return max(1, -(-characters // 4))
 
 
-def count_images(content: object) -> int:
-    parts = content if isinstance(content, list) else []
-    return sum(1 for part in parts if isinstance(part, dict) and part.get("type") == "image_url")
-
-
 def read_text(content: object) -> str:
     """The text of a message: a string, or the text parts of a list."""
     if isinstance(content, str):
@@ -58,9 +53,11 @@ def read_prompt(messages: list[Any]) -> SimulatedPrompt:
     for message in messages:
         if not isinstance(message, dict):
             continue
-        text = read_text(message.get("content"))
+        content = message.get("content")
+        text = read_text(content)
         prompt.characters += len(text)
-        prompt.images += count_images(message.get("content"))
+        for part in content if isinstance(content, list) else []:
+            prompt.images += isinstance(part, dict) and part.get("type") == "image_url"
         prompt.last_role = str(message.get("role"))
         if prompt.last_role == "user":
             prompt.user_text = text

@@ -182,7 +182,9 @@ class Simulator:
         elif resource == COUNT_TOKENS and request.method == "POST":
             self._count(exchange, persona)
         elif resource == "models" and request.method == "GET":
-            exchange.answer(200, write_models())
+            fields = {"object": "model", "created": 0, "owned_by": "simulated"}
+            models = [{"id": f"{FAULT_PREFIX}{name}", **fields} for name in MODELS]
+            exchange.answer(200, encode_text(dumps({"object": "list", "data": models})))
         elif resource == "redirect-target":
             exchange.answer(200, encode_text(dumps({"simulated": "a redirect was followed"})))
         else:
@@ -210,7 +212,10 @@ class Simulator:
             otherwise, judged = self.verdicts.of_chat(persona, asked)
         step = self.scripts.take(persona) or otherwise
         model, _, suffix = str(body.get("model")).partition("?")
-        fault = step.fault if step.names_the_answer else find_fault(model)
+        named = model.removeprefix(FAULT_PREFIX)
+        fault = named if named in FAULTS else None
+        if step.names_the_answer:
+            fault = step.fault
         exchange.entry.fault = fault
         query = exchange.request.query
         plays = not step.override and is_intern(asked)
@@ -294,16 +299,3 @@ def read_object(data: bytes) -> JsonObject | None:
     except (ValueError, RecursionError):
         return None
     return body if isinstance(body, dict) else None
-
-
-def find_fault(model: str) -> str | None:
-    name = model.removeprefix(FAULT_PREFIX)
-    return name if name in FAULTS else None
-
-
-def write_models() -> bytes:
-    models = [
-        {"id": f"{FAULT_PREFIX}{name}", "object": "model", "created": 0, "owned_by": "simulated"}
-        for name in MODELS
-    ]
-    return encode_text(dumps({"object": "list", "data": models}))

@@ -109,10 +109,20 @@ def build_native_response(
     native: Native, served: AnswerIdentity, request: ChatRequest, stem: str, ending: Ending
 ) -> JsonObject:
     """The upstream's own last object with the gateway's fields in it; unknown ones stay."""
-    response = _fill_response(find_response(native), request)
+    own, inner = native.value, native.value.get("response")
+    if own.get("object") != "response" and isinstance(inner, dict):
+        # A terminal event holds the object that a whole answer is.
+        own = inner
+    response = _fill_response(own, request)
     value = response | _gateway_fields(served, request, stem)
     usage = build_usage(ending.usage)
-    value["usage"] = merge_usage(response.get("usage"), usage)
+    value["usage"] = usage
+    if isinstance(theirs := response.get("usage"), dict):
+        # What was counted and charged takes the place of the upstream's own counts.
+        value["usage"] = {**theirs, **usage}
+        for name in ("input_tokens_details", "output_tokens_details"):
+            if isinstance(theirs.get(name), dict):
+                value["usage"][name] = {**theirs[name], **usage[name]}
     value["output_text"] = _join_texts(response.get("output"))
     if ending.failure is not None:
         value |= judge_ending(ending, has_output=bool(response.get("output"))).fields()
@@ -135,12 +145,6 @@ def _fill_response(response: JsonObject, request: ChatRequest) -> JsonObject:
     """The upstream's object with the fields it left out, which callers may rely on."""
     defaults = {"error": None, "incomplete_details": None, **build_echo(request)}
     return response | {name: value for name, value in defaults.items() if name not in response}
-
-
-def find_response(native: Native) -> JsonObject:
-    """The response object that a whole answer is, or that a terminal event holds."""
-    value, inner = native.value, native.value.get("response")
-    return inner if value.get("object") != "response" and isinstance(inner, dict) else value
 
 
 def build_echo(request: ChatRequest) -> JsonObject:
@@ -224,17 +228,6 @@ def build_usage(report: JsonObject) -> JsonObject:
     if "server_tool_use_details" in report:
         usage["server_tool_use_details"] = report["server_tool_use_details"]
     return usage
-
-
-def merge_usage(native: object, usage: JsonObject) -> JsonObject:
-    """The upstream's own object with what was counted and charged in its place."""
-    if not isinstance(native, dict):
-        return usage
-    merged = {**native, **usage}
-    for name in ("input_tokens_details", "output_tokens_details"):
-        if isinstance(native.get(name), dict):
-            merged[name] = {**native[name], **usage[name]}
-    return merged
 
 
 # Limits that an upstream met while it answered: what exists by then is an answer cut short.

@@ -7,7 +7,7 @@ left out or changed as little as possible (docs/explanation/translation.md lists
 from typing import Any, Final, NamedTuple
 
 from gateway.http.jsonio import JsonObject
-from routing.entities.efforts import BUDGET_RATIOS, Effort
+from routing.entities.efforts import BUDGET_RATIOS
 from routing.entities.exchange import Prompt, Terms
 from routing.upstreams.anthropic.blocks import read_cache_mark
 from routing.upstreams.anthropic.messages import (
@@ -22,14 +22,6 @@ from routing.upstreams.anthropic.messages import (
 
 BUDGET_TOKENS_MIN: Final = 1024
 BUDGET_TOKENS_MAX: Final = 128_000
-
-
-def compute_budget(effort: Effort, output_tokens_max: int) -> int | None:
-    """The token budget of an effort other than "none", strictly below the output cap; None where
-    the cap has no room for the smallest."""
-    # A cap as large as this changes nothing any more, and one past a double would be an error.
-    cap = min(output_tokens_max, 20 * BUDGET_TOKENS_MAX)
-    return limit_budget(output_tokens_max, min(int(cap * BUDGET_RATIOS[effort]), BUDGET_TOKENS_MAX))
 
 
 def limit_budget(output_tokens_max: int, tokens: int) -> int | None:
@@ -72,7 +64,10 @@ def resolve_thinking(prompt: Prompt, terms: Terms, output_tokens_max: int) -> Th
         display = "omitted" if prompt.exclude_reasoning else "summarized"
         adaptive = {"type": "adaptive", "display": display}
         return Thinking(adaptive, _EFFORTS.get(effort, effort))
-    return _enable_thinking(compute_budget(effort, output_tokens_max))
+    # A cap as large as this changes nothing any more, and one past a double would be an error.
+    cap = min(output_tokens_max, 20 * BUDGET_TOKENS_MAX)
+    budget = min(int(cap * BUDGET_RATIOS[effort]), BUDGET_TOKENS_MAX)
+    return _enable_thinking(limit_budget(output_tokens_max, budget))
 
 
 def _enable_thinking(budget: int | None) -> Thinking:

@@ -163,17 +163,14 @@ def put_common(
     if prompt.max_output_tokens is not None:
         sent["max_output_tokens"] = limit_output(prompt, terms)
     if terms.user_hash is not None:
-        put_user(sent, terms.user_hash, terms.supported)
+        # The newer of the names that the endpoint takes.
+        newer, older = "safety_identifier", "user"
+        if newer in terms.supported:
+            sent[newer] = terms.user_hash
+        elif older in terms.supported:
+            sent[older] = terms.user_hash
     # Some upstreams stream where nothing is said.
     sent["stream"] = prompt.stream
-
-
-def put_user(sent: JsonObject, user_hash: str, supported: frozenset[str]) -> None:
-    """The end user's identity under the newer of the names that the endpoint takes."""
-    for name in ("safety_identifier", "user"):
-        if name in supported:
-            sent[name] = user_hash
-            return
 
 
 def limit_output(prompt: Prompt, terms: Terms) -> int | None:

@@ -191,22 +191,18 @@ ALLOWED = {"user": USER_BLOCKS, "assistant": ASSISTANT_BLOCKS, "system": USER_BL
 
 
 def check_conversation(body: JsonObject, *, beta: bool) -> None:
-    """Raises Broken. Messages of role system are for callers who ask for a beta."""
-    check_system(body.get("system", ""))
+    """Raises `RuleBroken`. Messages of role system are for callers who ask for a beta."""
+    system = body.get("system", "")
+    if not isinstance(system, str):
+        demand(isinstance(system, list), "system: Input should be a valid list")
+        for at, block in enumerate(system):
+            check_block(f"system.{at}", block, frozenset({"text"}))
     messages = body["messages"]
     demand(bool(messages), "messages: at least one message is required")
     for at, message in enumerate(messages):
         check_message(f"messages.{at}", message, last=at == len(messages) - 1, beta=beta)
     demand(messages[0]["role"] != "assistant", 'messages: first message must use the "user" role')
     check_calls(messages)
-
-
-def check_system(system: Any) -> None:
-    if isinstance(system, str):
-        return
-    demand(isinstance(system, list), "system: Input should be a valid list")
-    for at, block in enumerate(system):
-        check_block(f"system.{at}", block, frozenset({"text"}))
 
 
 def check_message(where: str, message: Any, *, last: bool, beta: bool) -> None:
@@ -227,13 +223,10 @@ def check_message(where: str, message: Any, *, last: bool, beta: bool) -> None:
         for at, block in enumerate(content):
             check_block(f"{where}.content.{at}", block, ALLOWED[role])
     if prefill:
-        check_prefill(list_objects(message, "content"))
-
-
-def check_prefill(blocks: list[JsonObject]) -> None:
-    text = blocks[-1].get("text", "") if blocks else ""
-    told = "messages: final assistant content cannot end with trailing whitespace"
-    demand(text == text.rstrip(), told)
+        blocks = list_objects(message, "content")
+        text = blocks[-1].get("text", "") if blocks else ""
+        told = "messages: final assistant content cannot end with trailing whitespace"
+        demand(text == text.rstrip(), told)
 
 
 def check_calls(messages: list[JsonObject]) -> None:

@@ -80,7 +80,8 @@ def build_content(body: JsonObject, answer: SimulatedAnswer) -> list[JsonObject]
     blocks: list[JsonObject] = []
     thought, said = answer.text("reasoning"), answer.text("refusal") + answer.text("content")
     if thought:
-        blocks.append(build_thinking(body, thought))
+        shown = "" if is_thinking_omitted(body) else thought
+        blocks.append({"type": "thinking", "thinking": shown, "signature": seal(thought)})
     if answer.redacted is not None:
         blocks.append({"type": "redacted_thinking", "data": seal(answer.redacted)})
     if said:
@@ -90,11 +91,6 @@ def build_content(body: JsonObject, answer: SimulatedAnswer) -> list[JsonObject]
             {**build_tool_use(call), "input": parse_arguments(answer.text("tool", index))}
         )
     return blocks
-
-
-def build_thinking(body: JsonObject, thought: str) -> JsonObject:
-    shown = "" if is_thinking_omitted(body) else thought
-    return {"type": "thinking", "thinking": shown, "signature": seal(thought)}
 
 
 def is_thinking_omitted(body: JsonObject) -> bool:

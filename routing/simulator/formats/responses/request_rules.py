@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, NoReturn
 
 from routing.simulator.encoding import JsonObject, unseal
 from routing.simulator.formats.base import Complaint, RuleBroken
@@ -58,8 +58,12 @@ OPAQUE_ITEMS = frozenset(
 PREFIXES = {"message": "msg", "function_call": "fc", "reasoning": "rs", "custom_tool_call": "ctc"}
 
 
-def rule_broken(where: str, message: str, code: str = "invalid_value") -> RuleBroken:
-    return RuleBroken(message, code=code, param=where)
+def refuse(where: str, message: str, code: str = "invalid_value") -> NoReturn:
+    raise RuleBroken(message, code=code, param=where)
+
+
+def refuse_missing(where: str) -> NoReturn:
+    refuse(where, f"Missing required parameter: '{where}'.", "missing_required_parameter")
 
 
 def check_tools(body: JsonObject) -> None:
@@ -67,31 +71,29 @@ def check_tools(body: JsonObject) -> None:
         where = f"tools[{at}]"
         kind = tool.get("type") if isinstance(tool, dict) else None
         if kind not in TOOLS:
-            raise rule_broken(f"{where}.type", f"Invalid value: '{kind}'.")
+            refuse(f"{where}.type", f"Invalid value: '{kind}'.")
         if kind == "function":
             check_function(where, tool)
     if body.get("tool_choice") not in (None, "auto", "none") and not body.get("tools"):
         told = "Tool choice 'required' must be specified with 'tools' parameter."
-        raise rule_broken("tool_choice", told)
+        refuse("tool_choice", told)
 
 
 def check_function(where: str, tool: JsonObject) -> None:
     for name in tool:
         if name not in FUNCTION_KEYS:
             told = f"Unknown parameter: '{where}.{name}'."
-            raise rule_broken(f"{where}.{name}", told, "unknown_parameter")
+            refuse(f"{where}.{name}", told, "unknown_parameter")
     if not isinstance(tool.get("name"), str) or not NAME.fullmatch(tool["name"]):
-        told = f"Missing required parameter: '{where}.name'."
-        raise rule_broken(f"{where}.name", told, "missing_required_parameter")
+        refuse_missing(f"{where}.name")
     if "parameters" not in tool:
-        told = f"Missing required parameter: '{where}.parameters'."
-        raise rule_broken(f"{where}.parameters", told, "missing_required_parameter")
+        refuse_missing(f"{where}.parameters")
 
 
 def check_input(body: JsonObject) -> None:
     """Check every input item, and that calls and their outputs belong together."""
     if isinstance(body["input"], list) and len(list_objects(body["input"])) != len(body["input"]):
-        raise rule_broken("input", "Invalid type for 'input': expected an array of objects.")
+        refuse("input", "Invalid type for 'input': expected an array of objects.")
     given = list_items(body)
     for at, item in enumerate(given):
         check_item(f"input[{at}]", item)
@@ -104,7 +106,7 @@ def check_item(where: str, item: JsonObject) -> None:
     if kind in OPAQUE_ITEMS:
         return
     if kind not in ITEM_CHECKS:
-        raise rule_broken(where, f"Invalid value: '{kind}'.")
+        refuse(where, f"Invalid value: '{kind}'.")
     check_id(where, kind, item.get("id"))
     ITEM_CHECKS[kind](where, item)
 
@@ -113,17 +115,17 @@ def check_id(where: str, kind: str, given: object) -> None:
     prefix = PREFIXES.get(kind, "")
     if given is not None and not (isinstance(given, str) and given.startswith(prefix)):
         told = f"Invalid '{where}.id': '{given}'. Expected an ID that begins with '{prefix}'."
-        raise rule_broken(f"{where}.id", told)
+        refuse(f"{where}.id", told)
 
 
 def check_message(where: str, item: JsonObject) -> None:
     role, content = item.get("role"), item.get("content")
     if role not in ROLES:
-        raise rule_broken(f"{where}.role", f"Invalid value: '{role}'.")
+        refuse(f"{where}.role", f"Invalid value: '{role}'.")
     if isinstance(content, str):
         return
     if not isinstance(content, list):
-        raise rule_broken(f"{where}.content", f"Missing required parameter: '{where}.content'.")
+        refuse(f"{where}.content", f"Missing required parameter: '{where}.content'.")
     check_parts(f"{where}.content", content, ASSISTANT_PARTS if role == "assistant" else USER_PARTS)
 
 
@@ -132,7 +134,7 @@ def check_parts(where: str, parts: list[Any], known: tuple[str, ...]) -> None:
         kind = part.get("type") if isinstance(part, dict) else None
         if kind not in known:
             told = f"Invalid value: '{kind}'. Supported values are: {', '.join(known)}."
-            raise rule_broken(f"{where}[{at}]", told)
+            refuse(f"{where}[{at}]", told)
         check_part(f"{where}[{at}]", part)
 
 
@@ -140,27 +142,25 @@ def check_part(where: str, part: JsonObject) -> None:
     kind = part["type"]
     name = "refusal" if kind == "refusal" else "text"
     if kind in ("input_text", "output_text", "refusal") and not isinstance(part.get(name), str):
-        told = f"Missing required parameter: '{where}.{name}'."
-        raise rule_broken(f"{where}.{name}", told, "missing_required_parameter")
+        refuse_missing(f"{where}.{name}")
     if kind == "input_image":
         url = part.get("image_url")
         if url is None and part.get("file_id") is None:
-            raise rule_broken(where, f"Missing required parameter: '{where}.image_url'.")
+            refuse(where, f"Missing required parameter: '{where}.image_url'.")
         if url is not None and not str(url).startswith(("http://", "https://", "data:image/")):
             told = f"Invalid '{where}.image_url'. Expected a valid URL."
-            raise rule_broken(f"{where}.image_url", told)
+            refuse(f"{where}.image_url", told)
     if kind == "input_file" and not part.keys() & {"file_data", "file_url", "file_id"}:
-        raise rule_broken(where, f"Missing required parameter: '{where}.file_id'.")
+        refuse(where, f"Missing required parameter: '{where}.file_id'.")
 
 
 def check_call_id(where: str, item: JsonObject) -> None:
     call_id = item.get("call_id")
     if not isinstance(call_id, str) or not call_id:
-        told = f"Missing required parameter: '{where}.call_id'."
-        raise rule_broken(f"{where}.call_id", told, "missing_required_parameter")
+        refuse_missing(f"{where}.call_id")
     if len(call_id) > CALL_ID_LENGTH_MAX:
         told = f"Invalid '{where}.call_id': string too long. Expected at most 64 characters."
-        raise rule_broken(f"{where}.call_id", told, "string_above_max_length")
+        refuse(f"{where}.call_id", told, "string_above_max_length")
 
 
 def check_call(where: str, item: JsonObject) -> None:
@@ -168,8 +168,7 @@ def check_call(where: str, item: JsonObject) -> None:
     said = "input" if item["type"] == "custom_tool_call" else "arguments"
     for name in ("name", said):
         if not isinstance(item.get(name), str):
-            told = f"Missing required parameter: '{where}.{name}'."
-            raise rule_broken(f"{where}.{name}", told, "missing_required_parameter")
+            refuse_missing(f"{where}.{name}")
 
 
 def check_output(where: str, item: JsonObject) -> None:
@@ -178,27 +177,25 @@ def check_output(where: str, item: JsonObject) -> None:
     if isinstance(output, list):
         check_parts(f"{where}.output", output, USER_PARTS)
     elif not isinstance(output, str):
-        told = f"Missing required parameter: '{where}.output'."
-        raise rule_broken(f"{where}.output", told, "missing_required_parameter")
+        refuse_missing(f"{where}.output")
 
 
 def check_reasoning_item(where: str, item: JsonObject) -> None:
     """Nothing is stored here, so a thought comes back whole or not at all."""
     for name in ("id", "summary"):
         if name not in item:
-            told = f"Missing required parameter: '{where}.{name}'."
-            raise rule_broken(f"{where}.{name}", told, "missing_required_parameter")
+            refuse_missing(f"{where}.{name}")
     encrypted = item.get("encrypted_content")
     if encrypted is None and not item.get("content"):
         told = f"Item with id '{item['id']}' not found. Items are not persisted"
-        raise rule_broken(where, f"{told} when `store` is set to false.")
+        refuse(where, f"{told} when `store` is set to false.")
     if encrypted is not None and unseal(encrypted) is None:
         told = f"The encrypted content for item {item['id']} could not be verified."
-        raise rule_broken(where, told, "invalid_encrypted_content")
+        refuse(where, told, "invalid_encrypted_content")
 
 
 def check_reference(where: str, item: JsonObject) -> None:
-    raise rule_broken(where, f"Item with id '{item.get('id')}' not found.")
+    refuse(where, f"Item with id '{item.get('id')}' not found.")
 
 
 ITEM_CHECKS: dict[str, Callable[[str, JsonObject], None]] = {
@@ -226,10 +223,10 @@ def check_pairs(given: list[JsonObject]) -> None:
                 told = (
                     f"No tool call found for function call output with call_id {item['call_id']}."
                 )
-                raise rule_broken("input", told)
+                refuse("input", told)
             waiting.discard(item["call_id"])
     if waiting:
-        raise rule_broken("input", f"No tool output found for function call {sorted(waiting)[0]}.")
+        refuse("input", f"No tool output found for function call {sorted(waiting)[0]}.")
 
 
 def check_followers(given: list[JsonObject]) -> None:
@@ -241,7 +238,7 @@ def check_followers(given: list[JsonObject]) -> None:
         ours = after.get("role", "assistant") == "assistant" and after
         if not ours:
             told = f"Item '{item['id']}' of type 'reasoning' was provided without its required"
-            raise rule_broken("input", f"{told} following item.")
+            refuse("input", f"{told} following item.")
 
 
 KNOWN_FIELDS = frozenset(
@@ -310,33 +307,28 @@ def find_complaint(headers: Mapping[str, str], body: JsonObject) -> Complaint | 
     return None
 
 
-def refuse(message: str, *, code: str, param: str) -> None:
-    raise RuleBroken(message, code=code, param=param)
-
-
 def check_choice(where: str, value: object, known: tuple[str, ...]) -> None:
     if value is not None and value not in known:
         told = f"Invalid value: '{value}'. Supported values are: {', '.join(known)}."
-        refuse(told, code="invalid_value", param=where)
+        refuse(where, told, "invalid_value")
 
 
 def check_fields(body: JsonObject) -> None:
     for name in body:
         if name not in KNOWN_FIELDS:
-            refuse(f"Unknown parameter: '{name}'.", code="unknown_parameter", param=name)
+            refuse(name, f"Unknown parameter: '{name}'.", "unknown_parameter")
     for name in ("model", "input"):
         if body.get(name) is None:
-            told = f"Missing required parameter: '{name}'."
-            refuse(told, code="missing_required_parameter", param=name)
+            refuse_missing(name)
     if not isinstance(body["input"], str | list):
         told = "Invalid type for 'input': expected one of a string or an array."
-        refuse(told, code="invalid_type", param="input")
+        refuse("input", told, "invalid_type")
     for name in body.get("include") or []:
         check_choice("include[0]", name, INCLUDABLE)
     for name in ("previous_response_id", "conversation", "prompt"):
         if body.get(name) is not None:
             told = f"'{body[name]}' was not found."
-            refuse(told, code=f"{name}_not_found", param=name)
+            refuse(name, told, f"{name}_not_found")
 
 
 def check_numbers(body: JsonObject) -> None:
@@ -344,18 +336,18 @@ def check_numbers(body: JsonObject) -> None:
         value = body.get(name)
         if value is not None and not low <= value <= high:
             told = f"Invalid '{name}': expected a value between {low} and {high}."
-            refuse(told, code="decimal_out_of_range", param=name)
+            refuse(name, told, "decimal_out_of_range")
     cap = body.get("max_output_tokens")
     if cap is not None and cap < OUTPUT_MIN:
         told = f"Invalid 'max_output_tokens': expected a value >= 16, but got {cap} instead."
-        refuse(told, code="integer_below_min_value", param="max_output_tokens")
+        refuse("max_output_tokens", told, "integer_below_min_value")
 
 
 def check_reasoning(wanted: JsonObject) -> None:
     for name in wanted:
         if name not in ("effort", "summary", "generate_summary"):
             where = f"reasoning.{name}"
-            refuse(f"Unknown parameter: '{where}'.", code="unknown_parameter", param=where)
+            refuse(where, f"Unknown parameter: '{where}'.", "unknown_parameter")
     check_choice("reasoning.effort", wanted.get("effort"), EFFORTS)
     check_choice("reasoning.summary", wanted.get("summary"), SUMMARIES)
 
@@ -368,5 +360,4 @@ def check_text(text: JsonObject) -> None:
         for name in ("name", "schema"):
             if not shape.get(name):
                 where = f"text.format.{name}"
-                told = f"Missing required parameter: '{where}'."
-                refuse(told, code="missing_required_parameter", param=where)
+                refuse_missing(where)

@@ -96,7 +96,7 @@ def build_reasoning(body: JsonObject, answer: SimulatedAnswer) -> JsonObject:
         item["content"] = [{"type": "reasoning_text", "text": thought}]
     elif thought and is_summary_visible(body):
         item["summary"] = [{"type": "summary_text", "text": thought}]
-    if needs_encrypted(body):
+    if "reasoning.encrypted_content" in (body.get("include") or []):
         item["encrypted_content"] = seal(answer.redacted or thought)
     return item
 
@@ -108,10 +108,6 @@ def is_text_visible(body: JsonObject) -> bool:
 
 def is_summary_visible(body: JsonObject) -> bool:
     return (body.get("reasoning") or {}).get("summary") is not None
-
-
-def needs_encrypted(body: JsonObject) -> bool:
-    return "reasoning.encrypted_content" in (body.get("include") or [])
 
 
 def build_parts(answer: SimulatedAnswer) -> list[JsonObject]:
