@@ -251,7 +251,7 @@ class _Assembly:
             if own[flag] is None:
                 own[flag] = inherited
         if own["publishes_data"] is None:
-            # Nobody has said so: what an endpoint does not keep it cannot publish.
+            # Unknown: an endpoint cannot publish what it does not collect.
             own["publishes_data"] = own["collects_data"]
         for key in ("input_modalities", "output_modalities"):
             own[key] = model[key] if own[key] is None else self._tuple(own[key])

@@ -53,7 +53,7 @@ class CatalogueChanges:
         self.added.append(name)
 
     def save(self, row: Row, fields: list[str], name: str, *, also: bool = False) -> None:
-        """Save the named fields; `also` says that something else changed too."""
+        """Save the named fields; with `also` something else changed too."""
         if fields:
             self.touched.append((row, fields))
         (self.changed if fields or also else self.unchanged).append(name)
@@ -289,7 +289,7 @@ WAIT_S: Final = STALE_S + 1
 
 
 def load_catalogue(document: object, *, prune: bool = False, check: bool = False) -> JsonObject:
-    """Bring the database to what the data of a catalogue file says.
+    """Bring the database to the state that the data of a catalogue file describes.
 
     Returns `version` and the lists `added`, `changed`, `disabled`, `unchanged`, `errors` and
     `warnings`. With errors, or with `check`, nothing is written.

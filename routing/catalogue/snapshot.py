@@ -27,7 +27,7 @@ from routing.entities.entries import Snapshot
 
 log = logging.getLogger("routing.catalogue")
 REPORT_S: Final = 5.0
-# A process that was killed leaves its row behind; after this many seconds nobody waits for it.
+# A killed process leaves its row behind; after this many seconds no load waits for it.
 STALE_S: Final = 30.0
 
 

@@ -1,8 +1,8 @@
 """The catalogue's version: one row, moved by every change in the transaction of that change.
 
-Web processes poll it and rebuild their snapshot when it moved, so a change nobody bumped would stay
-unseen. That is why the bump sits in the rows' own `save`, `delete` and queryset methods: the admin,
-its bulk actions and `.update()` all pass here.
+Web processes poll it and rebuild their snapshot when it moved, so a change without a bump would
+stay unseen. That is why the rows' own `save`, `delete` and queryset methods bump it: the admin, its
+bulk actions and `.update()` all use them.
 """
 
 from collections.abc import Iterable, Iterator

@@ -11,9 +11,9 @@ from routing.decisions.question import Judgement, NoAnswer, TypedQuestion
 # A model's own arithmetic: probabilities in half precision are right to eight binary digits, and so
 # is their sum.
 _ARITHMETIC_ERROR: Final = 2**-8
-# Nobody rounds to less; a number that is written with fewer ends in noughts.
+# Upstreams round to two decimals at least; a number with fewer ends in zeros.
 _DECIMALS_MIN: Final = 2
-# Whatever rounding may do: of a distribution more is to be told than is missing.
+# However much rounding may explain, at least half of the distribution must be there.
 _ERROR_MAX: Final = 0.5
 _ROUNDING: Final = 1e-6
 
@@ -31,7 +31,7 @@ def serialize_question(question: TypedQuestion) -> JsonObject:
 
 
 def read_judgement(question: TypedQuestion, answer: object) -> Judgement:
-    """What an answer says of the question. Raises `NoAnswer` where that is nothing that can be."""
+    """The distribution in an answer. Raises `NoAnswer` for one that is impossible."""
     if not isinstance(answer, dict):
         raise NoAnswer("a question was not answered")
     if answer.get("type") != question.kind:
@@ -84,7 +84,7 @@ def _read_confidence(answer: Mapping[str, Any]) -> float | None:
 
 
 def _infer_shares(question: TypedQuestion, answer: Mapping[str, Any]) -> tuple[float, ...]:
-    """The distribution behind an answer that tells none."""
+    """The distribution behind an answer that has only a score or a choice."""
     if question.kind == "score":
         levels = len(question.labels)
         score: Any = answer.get("score")

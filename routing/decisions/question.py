@@ -12,12 +12,12 @@ YES_NO: Final = ("yes", "no")
 
 
 class NoAnswer(Exception):
-    """What came back answers nothing; the text says why."""
+    """The upstream's reply answers nothing; the text is the reason."""
 
 
 class TypedQuestion(NamedTuple):
-    """`labels` are what the answer is one of: yes and no, the caller's own, or the numbers of the
-    levels. `criteria` describe them, one each: text, object or array, None where nothing is said.
+    """The answer is one of `labels`: yes and no, the caller's own, or the numbers of the levels.
+    `criteria` describe them, one each: text, object or array, None without a description.
     """
 
     kind: QuestionKind

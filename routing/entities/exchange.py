@@ -1,8 +1,8 @@
-"""What formats and upstream adapters exchange, so that neither needs to know the other.
+"""The values that caller formats and upstream adapters exchange, so that neither knows the other.
 
-Prompts, deltas, messages, logprobs and usage are in the shape of the chat format, the common tongue
-of both sides. Where caller and endpoint speak the same format, what each said in it travels beside
-(`Prompt.original`, `Native`), so that nothing is lost in a translation nobody needs.
+Prompts, deltas, messages, logprobs and usage have the shape of the chat format. If caller and
+endpoint speak the same format, the original travels beside (`Prompt.original`, `Native`), so that
+no translation loses anything.
 """
 
 from collections.abc import Sequence
@@ -17,8 +17,8 @@ CANCELLED: Final = "cancelled"
 
 
 class Native(NamedTuple):
-    """Something an upstream said, as it said it: the wire kind, the event's name (empty for a whole
-    answer), the payload's bytes and what they parse to."""
+    """An upstream's own payload: the wire kind, the event's name (empty for a whole answer), the
+    payload's bytes and what they parse to."""
 
     kind: str
     name: str
@@ -27,8 +27,8 @@ class Native(NamedTuple):
 
 
 class ProviderExtras(NamedTuple):
-    """What a provider says in chat that the format does not know: beside its choices, and in the
-    choice beside the message."""
+    """Fields of a provider's chat answer that the format does not know: beside its choices, and in
+    the choice beside the message."""
 
     answer: JsonObject
     choice: JsonObject
@@ -76,12 +76,12 @@ class Answer:
 
 
 class Prompt(NamedTuple):
-    """What an adapter is to send. `body` is chat-shaped and checked; `original` is the caller's own
-    checked body where caller and endpoint speak the same format, else None.
+    """A request for an adapter to send. `body` is chat-shaped and checked; `original` is the
+    caller's own checked body where caller and endpoint speak the same format, else None.
 
     `effort` and `reasoning_tokens` are the resolved reasoning wishes, fitted to the endpoint:
-    `reasoning_tokens` only where it takes budgets, and then they win. `exclude_reasoning` says that
-    the caller does not want to see any.
+    `reasoning_tokens` only where it takes budgets, and then they win. With `exclude_reasoning` the
+    caller does not want to see any.
     `max_output_tokens` is the caller's cap, None where there is none.
     """
 
@@ -127,16 +127,16 @@ class StreamReader(Protocol):
     ended: bool
 
     def events(self, payload: bytes) -> Sequence[Event]:
-        """What the payload says, in order. Raises `UpstreamFailure` for what is no event.
+        """The events of a payload, in order. Raises `UpstreamFailure` for what is no event.
 
-        A payload that means nothing in the chat format is an event of its own all the same, with an
-        empty delta: `native` carries it to a caller of the same format.
+        A payload without a meaning in the chat format is an event with an empty delta: `native`
+        carries it to a caller of the same format.
         """
 
 
 class ListedModel(NamedTuple):
-    """What an entry in a provider's list of models says in the words of its wire kind alone; None
-    where it does not say."""
+    """The facts of an entry in a provider's list of models that depend on the wire kind; None where
+    the entry has none."""
 
     output_tokens_max: int | None = None
     input_modalities: list[str] | None = None
@@ -144,15 +144,14 @@ class ListedModel(NamedTuple):
 
 
 class Wire(Protocol):
-    """An adapter: all that is known of one wire kind, pure.
+    """An adapter: everything about one wire kind, pure.
 
     `takes_budgets`: it has a word for a reasoning budget in tokens. `needs_output_cap`: each call
     names one, which is `Terms.output_default` where the caller names none. `keeps_tools_when_off`:
     a conversation with calls needs their tools even if no more calls are allowed.
     `takes_prefill`: a conversation may end with the beginning of the answer.
-    `output_tokens_min` is the least cap it takes, `usual_parameters` what its models take where
-    nobody says more. `request_id_header` is the one it reads the caller's request id from, None
-    where it has none.
+    `output_tokens_min` is the least cap it takes, `usual_parameters` are those of its models unless
+    the catalogue names others. It reads the caller's request id from `request_id_header`, if any.
     """
 
     kind: str
@@ -181,10 +180,10 @@ class Wire(Protocol):
         """The GET for all models of a provider."""
 
     def read_listed(self, entry: JsonObject) -> ListedModel:
-        """What an entry of that list says."""
+        """The facts of an entry of that list."""
 
     def answer(self, body: bytes, content_type: str) -> Answer:
-        """Read a whole answer. Raises `UpstreamFailure` where there is none in it."""
+        """Read a whole answer. Raises `UpstreamFailure` for anything else."""
 
     def reader(self) -> StreamReader:
         """For one stream."""

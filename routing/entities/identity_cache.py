@@ -1,4 +1,4 @@
-"""What is derived from a value once, for as long as that value stays the same object."""
+"""A cache of values that are derived from an object, by the object's identity."""
 
 from collections.abc import Callable
 from typing import Generic, TypeVar
@@ -8,10 +8,10 @@ Derived = TypeVar("Derived")
 
 
 class IdentityCache(Generic[Source, Derived]):
-    """`derived(value)` is what `make` made of this very object, which must never change.
+    """Calling it gives `make(value)`, made once for each object; the objects must never change.
 
-    Rules that hold for a key stay the same objects until the key is read again, and to compare them
-    would cost as much as to make it again. `may_keep` says no to what is too large.
+    The rules of a key stay the same objects until the key is read again, and comparing them by
+    value would cost as much as `make`. Results for which `may_keep` is false are not cached.
     """
 
     def __init__(
@@ -24,7 +24,7 @@ class IdentityCache(Generic[Source, Derived]):
         self._make = make
         self._size_max = size_max
         self._may_keep = may_keep
-        # The value stays too: its place in memory is its name here.
+        # The value is held too: its `id` is only unique while it lives.
         self._known: dict[int, tuple[Source, Derived]] = {}
 
     def __call__(self, value: Source) -> Derived:

@@ -5,7 +5,7 @@ from typing import Final
 WIRE_KINDS: Final = ("openai", "anthropic", "responses", "decisions")
 TIERS: Final = ("default", "flex", "priority")
 REGIONS: Final = ("global", "europe", "us")
-# Who says what an endpoint costs: the operator, or the offline price book.
+# Where an endpoint's price comes from: the operator, or the offline price book.
 PRICE_SOURCES: Final = ("hand", "book")
 
 STATUS_ELEVATED_ERRORS: Final = -1

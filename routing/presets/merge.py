@@ -176,10 +176,10 @@ def _put_rest(
     body: JsonObject,
     beside: JsonObject,
     defaults: Mapping[str, Any],
-    says: Mapping[str, tuple[str, ...]],
+    overrides: Mapping[str, tuple[str, ...]],
 ) -> None:
     for name, value in defaults.items():
-        (body if says.get(name) == (name,) else beside)[name] = value
+        (body if overrides.get(name) == (name,) else beside)[name] = value
 
 
 def _put_cap(body: JsonObject, defaults: JsonObject, name: str) -> None:

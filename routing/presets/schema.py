@@ -19,7 +19,7 @@ from routing.formats.open_tools import move_tool_settings
 from routing.formats.responses.schema import ResponsesBody, find_responses_issues
 from routing.selection.model_references import preset_of
 
-# The cap goes by two names in chat; a request that has one of them has said how long.
+# The output cap has two names in chat; either one overrides both of the preset.
 CAPS: Final = ("max_tokens", "max_completion_tokens")
 # How answers are cached; no upstream gets these.
 CACHE_KEYS: Final = ("cache_enabled", "cache_ttl_seconds")

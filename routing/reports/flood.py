@@ -31,8 +31,7 @@ class FloodGate:
         self._counts: dict[str, int] = {}
 
     def admits(self, source: str) -> bool:
-        """Whether one more of this source is put on record by itself, as far as one process can
-        say."""
+        """Whether one more of this source gets a record of its own, as far as one process knows."""
         second = int(self._now())
         if second != self._second or len(self._counts) >= _SOURCES_MAX:
             self._second, self._counts = second, {}
@@ -41,7 +40,7 @@ class FloodGate:
 
 
 def _limit_process() -> int:
-    """All of them where the hint store adds up what processes write, else one process's part."""
+    """The whole limit if the hint store sums up what processes write, else this one's part."""
     if shared_cache().available:
         return ROWS_PER_S
     return max(1, ROWS_PER_S // settings.WEB_CONCURRENCY)
@@ -53,8 +52,8 @@ gate: Final = FloodGate(time.monotonic, _limit_process)
 def admit_records(
     wanted: Mapping[SourceSecond, int], cache: SharedCache | None = None
 ) -> Mapping[SourceSecond, int]:
-    """How many of the records that this process wants to write of a source and second it may,
-    beside those of others. Everything where the hint store says nothing."""
+    """How many of the records that this process wants to write of a source and second it may write,
+    considering the other processes. All of them if the hint store does not answer."""
 
     def add(store: "redis.Redis") -> list[int]:
         pipeline, prefix = store.pipeline(transaction=False), cache_key("failures")

@@ -1,7 +1,7 @@
-"""Reports of ended requests on their way to whoever observes them.
+"""The queue of reports of ended requests, and its observers.
 
-A request pays for one append. Observers get what came in batches, twice a second, in a greenlet of
-their own; what they do not take in time is dropped and counted, never waited for.
+A request pays for one append. Observers get the reports in batches, twice a second, in a greenlet
+of their own. Reports that do not fit the queue are dropped and counted, so no request waits.
 """
 
 import logging
@@ -23,7 +23,7 @@ _BATCH_MAX: Final = 100
 
 
 class Publisher:
-    """`publish` from any greenlet; observers are named so that a failure says whose it is."""
+    """`publish` from any greenlet; the name of an observer is in the log of its failures."""
 
     def __init__(self) -> None:
         self._queue: deque[RequestReport] = deque()

@@ -147,7 +147,7 @@ def _colour(text: str, colour: str) -> str:
 
 
 def _find_provider(report: RequestReport) -> str | None:
-    """Who served; None where nobody did."""
+    """The provider that served the request; None for a failed one."""
     return report.record["provider_name"] if report.record and report.status == 200 else None
 
 

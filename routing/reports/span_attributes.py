@@ -1,6 +1,6 @@
-"""Attempts and what was said, in the words of OpenTelemetry's conventions for generative models.
+"""Attempts and content in the words of OpenTelemetry's conventions for generative models.
 
-What the upstream said of a failure may quote the prompt, and stays out.
+An upstream's text of a failure may quote the prompt, and stays out.
 """
 
 from functools import lru_cache
@@ -57,7 +57,7 @@ def _read_address(base_url: str) -> tuple[str | None, int | None]:
     return parts.hostname, parts.port or (443 if parts.scheme == "https" else 80)
 
 
-# --- What was said, where the workspace logs content ----------------------------------------------
+# --- Content, where the workspace logs it ---------------------------------------------------------
 
 # Of prompt and answer each; collectors refuse batches of a few megabytes.
 CHARS_MAX: Final = 16_384
@@ -65,7 +65,7 @@ CHARS_MAX: Final = 16_384
 
 def describe_content(content: ContentDraft) -> dict[str, Attribute | None]:
     """`gen_ai.input.messages` and `gen_ai.output.messages` as JSON text, in the schema of the
-    conventions. What is too long is cut, which `gateway.content_truncated` says."""
+    conventions. Too long texts are cut, and `gateway.content_truncated` is true then."""
     budget = _Budget(CHARS_MAX)
     prompt = [_convert_message(message, budget) for message in content.messages]
     parts: list[JsonObject] = []

@@ -2,8 +2,8 @@
 
 They come from callers, up to a thousand in one request, so no regular expression is made of them,
 and none is tried on its own. All of them advance together, a bit for each place in each pattern, by
-one step for every character of a name: the work depends on how much text there is on either side,
-and never on what it says.
+one step for every character of a name: the work depends on the lengths of names and patterns, never
+on their content.
 """
 
 from collections.abc import Collection, Iterable, Sequence
@@ -64,7 +64,7 @@ class Patterns(NamedTuple):
 
 @lru_cache(maxsize=16)
 def compile_patterns(patterns: tuple[str, ...]) -> Patterns:
-    """The patterns ready for use. One set of them is usually asked for again and again."""
+    """The patterns ready for use, cached because most requests bring the same ones."""
     # No model's name has other characters; each different one would cost an automaton of 65,536
     # places 8 KB.
     words = {pattern.lower() for pattern in patterns if pattern.isascii()}

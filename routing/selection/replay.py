@@ -36,10 +36,10 @@ class TraceRow(NamedTuple):
     """One endpoint of a trace.
 
     `place` counts from 0. `why` is the error type of its attempt or the step that removed it, `usd`
-    the price of a million tokens (prompt, completion), `weight` its share in the draw where it
-    could be drawn, `health` what was wrong with it. `figures` are as the trace has them. `byok`
-    and `byok_fallback` are the places of the team's own credentials that were for it; it was
-    `unshared` where it was not to be tried with another one.
+    the price of a million tokens (prompt, completion), `weight` its share in the draw, `health` the
+    fields of `HealthSnapshot` that listed it. `figures` are as the trace has them. `byok` and
+    `byok_fallback` are the places of the team's own credentials for it. An `unshared` endpoint was
+    not to be tried with another credential.
     """
 
     model: str

@@ -63,8 +63,8 @@ class PeriodicWork:
 
 
 def run_together(*works: Callable[[], object], within_s: float) -> None:
-    """Do several things at once, and wait that long for all of them. What takes longer goes on
-    without being waited for, as with a store that says nothing."""
+    """Run several functions at once, and wait at most that long for all of them. One that takes
+    longer, as with a silent store, goes on without being waited for."""
     until = time.monotonic() + within_s
     threads = [threading.Thread(target=work, daemon=True) for work in works]
     for thread in threads:

@@ -144,8 +144,8 @@ class AnswerReuse:
             self.end(is_private=self._progress.good_end is not None)
 
     def end(self, *, is_private: bool = False) -> None:
-        """Let nobody wait for this request any longer. `is_private` says that the same would come
-        of asking again: an answer that nobody else may have."""
+        """Let no request wait for this one any longer. With `is_private` the answer is for its
+        caller alone, and making it again would give another such answer."""
         if self._flight is not None:
             self._flight.is_private |= is_private
             flights.land(self._flight)

@@ -112,7 +112,7 @@ class InferenceViewSet(LeanViewSet):
             try:
                 return self._answer(request, progress, slot)
             except BaseException as error:
-                # Whoever waits for this answer makes it himself.
+                # Requests that wait for this answer ask for their own.
                 if self.reuse is not None:
                     self.reuse.end()
                 if isinstance(error, GatewayError):

@@ -1,9 +1,6 @@
 """How /chat/completions is described in the OpenAPI document: parameters, answers, chunks."""
 
-from collections.abc import Callable
-from typing import Final, TypeVar
-
-from drf_spectacular.utils import OpenApiExample, OpenApiResponse, extend_schema
+from typing import Final
 
 from gateway.http.jsonio import JsonObject
 from gateway.openapi.components import (
@@ -18,14 +15,9 @@ from gateway.openapi.components import (
     obj,
     words,
 )
-from gateway.openapi.errors import ERROR_OBJECT, error_responses
+from gateway.openapi.errors import ERROR_OBJECT
 from routing.formats.chat.schema import ChatBody
-from routing.views.openapi.inference import (
-    CACHE_HEADERS,
-    ERROR_STATUSES,
-    HEADERS,
-    request_component,
-)
+from routing.views.openapi.inference import describe_inference, request_component
 
 DEPRECATED_FIELDS: Final = frozenset(
     {
@@ -348,45 +340,23 @@ CHAT_CHUNK: Final = Component(
 )
 
 
-F = TypeVar("F", bound=Callable[..., object])
-
 _STREAM: Final = (
     "With `stream: true` server-sent events: one chunk per `data:` line, comment lines "
     "(`: ROUTER PROCESSING`) while nothing comes, then `data: [DONE]`. The chunk before that "
     "carries `usage`. A failure after the first content is a last chunk with `error`."
 )
-
-
-_REQUEST: Final = request_component(
-    "ChatRequest", ChatBody, CHAT_MEANINGS, deprecated=DEPRECATED_FIELDS
-)
-_EXAMPLE: Final = OpenApiExample(
-    "A question",
-    value={
+describe_chat = describe_inference(
+    "Chat",
+    "createChatCompletion",
+    "Answer a conversation",
+    "Picks an endpoint for the model, falls back to others when it fails, and charges the account "
+    "what `usage.cost` says.",
+    body=request_component("ChatRequest", ChatBody, CHAT_MEANINGS, deprecated=DEPRECATED_FIELDS),
+    example={
         "model": "simulated/small",
         "messages": [{"role": "user", "content": "Say hello."}],
     },
-    request_only=True,
+    answer=CHAT_COMPLETION,
+    event=CHAT_CHUNK,
+    stream=_STREAM,
 )
-
-
-def describe_chat(view: F) -> F:
-    """Describe the operation: the schema its bodies are checked by, its answers and refusals."""
-    described: F = extend_schema(
-        operation_id="createChatCompletion",
-        summary="Answer a conversation",
-        description=(
-            "Picks an endpoint for the model, falls back to others when it fails, and charges "
-            "the account what `usage.cost` says."
-        ),
-        tags=["Chat"],
-        parameters=[*HEADERS, *CACHE_HEADERS],
-        request={"application/json": _REQUEST},
-        examples=[_EXAMPLE],
-        responses={
-            (200, "application/json"): OpenApiResponse(CHAT_COMPLETION, description=_STREAM),
-            (200, "text/event-stream"): OpenApiResponse(CHAT_CHUNK, description=_STREAM),
-            **error_responses(*ERROR_STATUSES),
-        },
-    )(view)
-    return described

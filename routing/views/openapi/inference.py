@@ -1,17 +1,19 @@
 """What the descriptions of the inference endpoints have in common."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache, partial
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
-from drf_spectacular.utils import OpenApiParameter
+from drf_spectacular.utils import OpenApiExample, OpenApiParameter, OpenApiResponse, extend_schema
 from pydantic import TypeAdapter
 
 from gateway.http.jsonio import JsonObject
 from gateway.openapi.components import REF_TEMPLATE, Component
+from gateway.openapi.errors import ERROR, error_responses
 from routing.formats.chat.schema import ChatBody
 from routing.formats.fields import RequestJsonSchema
 
+F = TypeVar("F", bound=Callable[..., object])
 ERROR_STATUSES: Final = (
     *(400, 401, 402, 403, 404, 408, 413, 422, 429),
     *(500, 502, 503, 524, 529),
@@ -138,6 +140,41 @@ def _rename_references(value: Any, names: Mapping[str, str]) -> Any:
 
 def _is_reference(value: object) -> bool:
     return isinstance(value, str) and value.startswith(_PREFIX)
+
+
+def describe_inference(
+    tag: str,
+    operation_id: str,
+    summary: str,
+    description: str,
+    *,
+    body: Component,
+    example: JsonObject,
+    answer: Component,
+    event: Component,
+    stream: str,
+    statuses: Iterable[int] = ERROR_STATUSES,
+    error_body: Component = ERROR,
+    auth: Any = None,
+) -> Callable[[F], F]:
+    """Decorates the method of an operation that answers in one piece or as a stream of events,
+    which `stream` describes. `example` is the body of a question."""
+    decorate: Callable[[F], F] = extend_schema(
+        operation_id=operation_id,
+        summary=summary,
+        description=description,
+        tags=[tag],
+        auth=auth,
+        parameters=[*HEADERS, *CACHE_HEADERS],
+        request={"application/json": body},
+        examples=[OpenApiExample("A question", value=example, request_only=True)],
+        responses={
+            (200, "application/json"): OpenApiResponse(answer, description=stream),
+            (200, "text/event-stream"): OpenApiResponse(event, description=stream),
+            **error_responses(*statuses, body=error_body),
+        },
+    )
+    return decorate
 
 
 def describe_header(name: str, description: str, **more: Any) -> OpenApiParameter:

@@ -23,9 +23,8 @@ from gateway.openapi.errors import MESSAGES_ERROR, error_responses
 from routing.formats.messages.schema import MessagesBody
 from routing.views.openapi.chat import CHAT_MEANINGS, COST_DETAILS, ROUTER_METADATA
 from routing.views.openapi.inference import (
-    CACHE_HEADERS,
     ERROR_STATUSES,
-    HEADERS,
+    describe_inference,
     request_component,
 )
 
@@ -164,38 +163,27 @@ _STREAM: Final = (
     "silence. A failure after the first content is a last event `error`."
 )
 _REQUEST: Final = request_component("MessagesRequest", MessagesBody, MESSAGES_MEANINGS)
-_EXAMPLE: Final = OpenApiExample(
-    "A question",
-    value={
-        "model": "simulated/small",
-        "max_tokens": 100,
-        "messages": [{"role": "user", "content": "Say hello."}],
-    },
-    request_only=True,
+_QUESTION: Final = {
+    "model": "simulated/small",
+    "max_tokens": 100,
+    "messages": [{"role": "user", "content": "Say hello."}],
+}
+
+describe_messages = describe_inference(
+    "Messages",
+    "createMessage",
+    "Answer a conversation, for message-style clients",
+    "As chat completions, in the messages format. The key may stand in `x-api-key`. Tools that "
+    "only message-style upstreams run are offered by these alone.",
+    body=_REQUEST,
+    example=_QUESTION,
+    answer=MESSAGE,
+    event=MESSAGE_EVENT,
+    stream=_STREAM,
+    statuses=_STATUSES,
+    error_body=MESSAGES_ERROR,
+    auth=EITHER_KEY,
 )
-
-
-def describe_messages(view: F) -> F:
-    """Describe the operation: the schema its bodies are checked by, its answers and refusals."""
-    described: F = extend_schema(
-        operation_id="createMessage",
-        summary="Answer a conversation, for message-style clients",
-        description=(
-            "As chat completions, in the messages format. The key may stand in `x-api-key`. "
-            "Tools that only message-style upstreams run are offered by these alone."
-        ),
-        tags=["Messages"],
-        auth=EITHER_KEY,
-        parameters=[*HEADERS, *CACHE_HEADERS],
-        request={"application/json": _REQUEST},
-        examples=[_EXAMPLE],
-        responses={
-            (200, "application/json"): OpenApiResponse(MESSAGE, description=_STREAM),
-            (200, "text/event-stream"): OpenApiResponse(MESSAGE_EVENT, description=_STREAM),
-            **error_responses(*_STATUSES, body=MESSAGES_ERROR),
-        },
-    )(view)
-    return described
 
 
 def describe_count(view: F) -> F:
@@ -210,7 +198,7 @@ def describe_count(view: F) -> F:
         tags=["Messages"],
         auth=EITHER_KEY,
         request={"application/json": _REQUEST},
-        examples=[_EXAMPLE],
+        examples=[OpenApiExample("A question", value=_QUESTION, request_only=True)],
         responses={
             200: OpenApiResponse(TOKEN_COUNT, description="The tokens of the prompt."),
             **error_responses(*_COUNT_STATUSES, body=MESSAGES_ERROR),

@@ -1,9 +1,6 @@
 """How /responses is described in the OpenAPI document."""
 
-from collections.abc import Callable
-from typing import Final, TypeVar
-
-from drf_spectacular.utils import OpenApiExample, OpenApiResponse, extend_schema
+from typing import Final
 
 from gateway.http.jsonio import JsonObject
 from gateway.openapi.components import (
@@ -18,15 +15,10 @@ from gateway.openapi.components import (
     obj,
     words,
 )
-from gateway.openapi.errors import ERROR_TYPES, error_responses
+from gateway.openapi.errors import ERROR_TYPES
 from routing.formats.responses.schema import ResponsesBody
 from routing.views.openapi.chat import CHAT_MEANINGS, ROUTER_METADATA
-from routing.views.openapi.inference import (
-    CACHE_HEADERS,
-    ERROR_STATUSES,
-    HEADERS,
-    request_component,
-)
+from routing.views.openapi.inference import describe_inference, request_component
 
 _CHAT_FIELDS: Final = (
     *("model", "models", "provider", "route", "preset", "plugins", "stream", "temperature"),
@@ -167,38 +159,20 @@ RESPONSE_EVENT: Final = Component(
 )
 
 
-F = TypeVar("F", bound=Callable[..., object])
-
 _STREAM: Final = (
     "With `stream: true` server-sent events, numbered from 0 by `sequence_number`, from "
     "`response.created` to `response.completed` (or `response.incomplete`), then `data: [DONE]`. "
     "A failure after the first content is a last event `response.failed`."
 )
-_REQUEST: Final = request_component("ResponsesRequest", ResponsesBody, RESPONSES_MEANINGS)
-_EXAMPLE: Final = OpenApiExample(
-    "A question",
-    value={"model": "simulated/small", "input": "Say hello."},
-    request_only=True,
+describe_responses = describe_inference(
+    "Responses",
+    "createResponse",
+    "Answer a conversation, for responses clients",
+    "As chat completions, in the responses format. Nothing is stored: each request brings the "
+    "whole conversation.",
+    body=request_component("ResponsesRequest", ResponsesBody, RESPONSES_MEANINGS),
+    example={"model": "simulated/small", "input": "Say hello."},
+    answer=RESPONSE,
+    event=RESPONSE_EVENT,
+    stream=_STREAM,
 )
-
-
-def describe_responses(view: F) -> F:
-    """Describe the operation: the schema its bodies are checked by, its answers and refusals."""
-    described: F = extend_schema(
-        operation_id="createResponse",
-        summary="Answer a conversation, for responses clients",
-        description=(
-            "As chat completions, in the responses format. Nothing is stored: each request brings "
-            "the whole conversation."
-        ),
-        tags=["Responses"],
-        parameters=[*HEADERS, *CACHE_HEADERS],
-        request={"application/json": _REQUEST},
-        examples=[_EXAMPLE],
-        responses={
-            (200, "application/json"): OpenApiResponse(RESPONSE, description=_STREAM),
-            (200, "text/event-stream"): OpenApiResponse(RESPONSE_EVENT, description=_STREAM),
-            **error_responses(*ERROR_STATUSES),
-        },
-    )(view)
-    return described

@@ -252,8 +252,8 @@ def serialize_generation(
 
 
 def _describe_failure(row: Generation, failure: FailedRequest | None) -> JsonObject | None:
-    """With less in it until the failure is on record by itself. That alone says so where the answer
-    could not be booked in time."""
+    """The error of a generation. It has less in it until the failure's own record is there; that
+    record may be the only sign of an error if the answer could not be booked in time."""
     if failure is not None:
         return _serialize_error(failure)
     if row.error_type is None:
