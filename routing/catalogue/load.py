@@ -86,7 +86,17 @@ class _Planning:
         for at, model in enumerate(self.spec.models):
             self._plan_model(model, f"models[{at}]")
         if prune:
-            self._disable_absent()
+            named = {model.id: {end.tag for end in model.endpoints} for model in self.spec.models}
+            providers = {provider.slug for provider in self.spec.providers}
+            for slug, row in self.providers.items():
+                if slug not in providers:
+                    self._disable(row, "status", STATUS_DISABLED, f"provider {slug}")
+            for slug, listed in self.models.items():
+                if slug not in named and listed.visible:
+                    self._disable(listed, "visible", False, f"model {slug}")
+            for (slug, tag), end in self.endpoints.items():
+                if tag not in named.get(slug, ()):
+                    self._disable(end, "status", STATUS_DISABLED, f"endpoint {slug} at {tag}")
         return self.out
 
     def _list_errors(self) -> Iterator[str]:
@@ -169,19 +179,6 @@ class _Planning:
             where = "the price book has none" if spec.pricing == "auto" else "give pricing"
             self.out.warnings.append(f"{place}: {name} has no price and is not used; {where}")
         self._plan_row(row, _set_fields(row, fields), name, new=new)
-
-    def _disable_absent(self) -> None:
-        named = {model.id: {end.tag for end in model.endpoints} for model in self.spec.models}
-        providers = {provider.slug for provider in self.spec.providers}
-        for slug, provider in self.providers.items():
-            if slug not in providers:
-                self._disable(provider, "status", STATUS_DISABLED, f"provider {slug}")
-        for slug, model in self.models.items():
-            if slug not in named and model.visible:
-                self._disable(model, "visible", False, f"model {slug}")
-        for (slug, tag), endpoint in self.endpoints.items():
-            if tag not in named.get(slug, ()):
-                self._disable(endpoint, "status", STATUS_DISABLED, f"endpoint {slug} at {tag}")
 
     def _disable(self, row: Row, attribute: str, value: int, name: str) -> None:
         if getattr(row, attribute) > value:

@@ -279,16 +279,15 @@ def parse_spec(document: object) -> tuple[CatalogueSpec | None, list[str]]:
     try:
         return CatalogueSpec.model_validate({} if document is None else document), []
     except ValidationError as error:
-        return None, [_describe_error(detail) for detail in error.errors(include_url=False)]
-
-
-def _describe_error(detail: Any) -> str:
-    # `("models", 3, "pricing", "[key]")` is written as `models[3].pricing`.
-    parts = [f"[{part}]" if isinstance(part, int) else f".{part}" for part in detail["loc"]]
-    place = "".join(part for part in parts if part != ".[key]").lstrip(".")
-    cause = detail.get("ctx", {}).get("error")
-    if isinstance(cause, PriceError):
-        place = f"{place}.{cause.field}" if cause.field else place
-        return f"{place}: {cause.problem}"
-    text = "unknown key" if detail["type"] == "extra_forbidden" else detail["msg"]
-    return f"{place or 'the file'}: {text.removeprefix('Value error, ')}"
+        errors = []
+        for detail in error.errors(include_url=False):
+            # `("models", 3, "pricing", "[key]")` is written as `models[3].pricing`.
+            parts = [f"[{part}]" if isinstance(part, int) else f".{part}" for part in detail["loc"]]
+            place = "".join(part for part in parts if part != ".[key]").lstrip(".")
+            text = "unknown key" if detail["type"] == "extra_forbidden" else detail["msg"]
+            cause = detail.get("ctx", {}).get("error")
+            if isinstance(cause, PriceError):
+                place = f"{place}.{cause.field}" if cause.field else place
+                text = cause.problem
+            errors.append(f"{place or 'the file'}: {text.removeprefix('Value error, ')}")
+        return None, errors

@@ -99,7 +99,13 @@ def convert_tools(format: str, tools: Iterable[Tool]) -> tuple[list[Tool], list[
     for tool in tools:
         kind = tool.get("type") or CUSTOM
         if _function_name(tool) is not None:
-            converted.append(_FUNCTION_WRITERS[format](_read_function(tool), tool))
+            # The chat format's `function` object.
+            if "input_schema" in tool:
+                function = _pick(tool, "name", "description", "strict")
+                function["parameters"] = tool["input_schema"]
+            else:
+                function = _pick(tool.get("function", tool), *_FUNCTION_KEYS)
+            converted.append(_FUNCTION_WRITERS[format](function, tool))
         elif kind in _NOT_OFFERED[format]:
             missing.append(kind)
         elif kind in SHORTHANDS or kind.startswith(SERVER_PREFIX):
@@ -119,13 +125,6 @@ def convert_tools(format: str, tools: Iterable[Tool]) -> tuple[list[Tool], list[
         elif kind in _RESPONSES_ONLY or kind.startswith(SEARCH_PREFIX):
             missing.append(kind)
     return converted, missing
-
-
-def _read_function(tool: Tool) -> Tool:
-    """The chat format's `function` object of a function tool."""
-    if "input_schema" in tool:
-        return {**_pick(tool, "name", "description", "strict"), "parameters": tool["input_schema"]}
-    return _pick(tool.get("function", tool), *_FUNCTION_KEYS)
 
 
 def _pick(value: Mapping[str, Any], *names: str) -> Tool:

@@ -181,6 +181,11 @@ def select(
     if not policy.allow_fallbacks:
         order = _narrow(order, _first_choices(order, policy), NO_FALLBACKS, removed)
         own_candidates = [candidate for candidate in own_candidates if candidate.endpoint in order]
+    output_tokens = requirements.output_tokens
+    # They are there only if every endpoint falls short of the requested output.
+    short = [
+        each for each in order if output_tokens is not None and each.is_output_below(output_tokens)
+    ]
     first = next(iter(own_candidates or map(Candidate, order)), None)
     # A try with a team's own credential is no probe: it says nothing about the shared endpoint.
     probe = first.endpoint.pk if first is not None and first.own is None else None
@@ -188,7 +193,7 @@ def select(
         order,
         removed,
         endpoints,
-        output_caps=_output_caps(order, requirements.output_tokens),
+        output_caps={each.pk: each.max_completion_tokens or 0 for each in short},
         weights=case.weights,
         rule=rule_of(order, requirements, policy),
         probe=probe if probe in state.health.half_open else None,
@@ -269,12 +274,3 @@ def _first_choices(order: list[EndpointEntry], policy: Policy) -> list[EndpointE
     for each in order:
         firsts.setdefault(each.model_id, each)
     return list(firsts.values())
-
-
-def _output_caps(order: Sequence[EndpointEntry], output_tokens: int | None) -> dict[int, int]:
-    """The maximum of each endpoint that is below the requested output. Such endpoints are there
-    only if every endpoint falls short."""
-    if output_tokens is None:
-        return {}
-    short = [each for each in order if each.is_output_below(output_tokens)]
-    return {each.pk: each.max_completion_tokens or 0 for each in short}

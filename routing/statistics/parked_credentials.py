@@ -58,8 +58,8 @@ class ParkedCredentials:
             del until[next(iter(until))]
 
     def doubt(self, credential: HouseCredential, endpoint: int, doubt: Doubt, now: float) -> bool:
-        """Note a refusal that may be the request's own fault: its account can have as many as it
-        likes. True where another account had one before, and nobody was answered since."""
+        """Note a refusal that may be the request's own fault: an account can cause any number.
+        True if another account met one before, and the endpoint has not answered since."""
         here = credential.parking_key(endpoint)
         before = self._doubts.pop(here, None)
         if before is not None and before.until > now and before.account_id != doubt.account_id:
