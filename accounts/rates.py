@@ -81,8 +81,8 @@ def guard_lookup(
         exceeded = rate_limiter().recall_exceeded(limit)
         if exceeded is None:
             # Whether nothing is left of it; nothing is taken.
-            asked = rate_limiter().take(limit._replace(most=limit.most - 1, cost=0))
-            exceeded = asked._replace(limit=limit) if isinstance(asked, Exceeded) else None
+            trial = rate_limiter().take(limit._replace(most=limit.most - 1, cost=0))
+            exceeded = trial._replace(limit=limit) if isinstance(trial, Exceeded) else None
         if exceeded is not None and not (proves_itself and proves_itself()):
             raise build_refusal(exceeded, source=_FAILED)
     try:

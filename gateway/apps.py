@@ -99,8 +99,8 @@ def detectors_can_be_loaded(**_: object) -> list[CheckMessage]:
         try:
             import_string(path)
         except ImportError as error:
-            told = f"GUARDRAIL_DETECTORS: {name} cannot be loaded: {error}"
-            problems.append(Error(told, hint="name=package.module.function", id="gateway.E003"))
+            text = f"GUARDRAIL_DETECTORS: {name} cannot be loaded: {error}"
+            problems.append(Error(text, hint="name=package.module.function", id="gateway.E003"))
     return problems
 
 
@@ -112,9 +112,9 @@ def tool_backends_can_be_loaded(**_: object) -> list[CheckMessage]:
         try:
             import_string(path)
         except ImportError as error:
-            told = f"ROUTER_TOOL_BACKENDS: {name} cannot be loaded: {error}"
+            text = f"ROUTER_TOOL_BACKENDS: {name} cannot be loaded: {error}"
             hint = "router:web_search=package.module.maker"
-            problems.append(Error(told, hint=hint, id="gateway.E004"))
+            problems.append(Error(text, hint=hint, id="gateway.E004"))
     return problems
 
 

@@ -77,11 +77,11 @@ class _SpentColumn:
 
 
 def _load_spending(rows: Sequence[Any]) -> None:
-    asked = [
+    budgets = [
         (row.workspace.account_id, build_workspace_scopes(row.workspace, [row])[0]) for row in rows
     ]
     for row, spent_nano in zip(
-        rows, read_spending_of_many(asked, at=datetime.now(UTC)), strict=True
+        rows, read_spending_of_many(budgets, at=datetime.now(UTC)), strict=True
     ):
         row.counted_nano = spent_nano
 
@@ -121,10 +121,10 @@ class BudgetForm(Form):
             self.initial["include_byok_in_budgets"] = flag
 
     def clean(self) -> Any:
-        said = super().clean() or self.cleaned_data
+        cleaned = super().clean() or self.cleaned_data
         row = self.instance
-        workspace = said.get("workspace") or (None if row._state.adding else row.workspace)
-        limit_nano, interval = said.get("limit_usd"), said.get("interval") or row.interval
+        workspace = cleaned.get("workspace") or (None if row._state.adding else row.workspace)
+        limit_nano, interval = cleaned.get("limit_usd"), cleaned.get("interval") or row.interval
         if workspace and limit_nano and interval:
             found = find_budgets(workspace.account_id, str(workspace.pk))
             if row._state.adding and found.of(interval):
@@ -133,7 +133,7 @@ class BudgetForm(Form):
                 check_decreasing(apply_limit(found, interval, limit_nano))
             except LimitsNotDecreasing as error:
                 raise forms.ValidationError(error.text) from None
-        return said
+        return cleaned
 
 
 @admin.register(WorkspaceBudget)
@@ -160,13 +160,13 @@ class WorkspaceBudgetAdmin(_SpentColumn, PageAdmin):
         return found
 
     def get_fields(self, request: HttpRequest, obj: WorkspaceBudget | None = None) -> Any:
-        said = ("limit_usd", "enforcement", "include_byok_in_budgets")
+        limits = ("limit_usd", "enforcement", "include_byok_in_budgets")
         if obj is None:
-            return ("workspace", "interval", *said)
+            return ("workspace", "interval", *limits)
         if not self.has_change_permission(request, obj):
             shown = ("workspace", "interval", "limit", "enforcement")
             return (*shown, "spent", "created_at", "updated_at")
-        return ("workspace", "interval", *said, "spent", "created_at", "updated_at")
+        return ("workspace", "interval", *limits, "spent", "created_at", "updated_at")
 
     def get_readonly_fields(self, request: HttpRequest, obj: WorkspaceBudget | None = None) -> Any:
         return (*self._FIXED, "limit") if obj else ()

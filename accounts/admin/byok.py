@@ -77,18 +77,18 @@ class _CredentialForm(Form):
             raise forms.ValidationError("Visible ASCII characters or a JSON object.") from None
 
     def clean(self) -> JsonObject:
-        said: JsonObject = super().clean() or self.cleaned_data
-        numbers, account = said.get("allowed_keys"), self._account()
+        cleaned: JsonObject = super().clean() or self.cleaned_data
+        numbers, account = cleaned.get("allowed_keys"), self._account()
         if numbers and account and self._keys().filter(pk__in=numbers).count() != len(numbers):
             self.add_error("allowed_keys", "One of these is no key of this account.")
-        if said.get("is_byok_only") and said.get("is_fallback"):
+        if cleaned.get("is_byok_only") and cleaned.get("is_fallback"):
             self.add_error("is_byok_only", "Not for a fallback credential.")
-        if said.get("key") and not self.errors:
+        if cleaned.get("key") and not self.errors:
             if self.trial is None:
                 self.add_error("key", "The provider was not asked about it. Try again.")
             elif self.trial.verdict == "refused":
                 self.add_error("key", ProviderKeyRefused(self.trial).text)
-        return said
+        return cleaned
 
     def _account(self) -> Account | None:
         return self.cleaned_data.get("account") or getattr(self.instance, "account", None)
@@ -146,11 +146,11 @@ class CredentialForm(_CredentialForm):
 
     def changes(self) -> JsonObject:
         """What was changed, as the service names it."""
-        said = {name: self.cleaned_data[name] for name in self.changed_data if name != "key"}
-        if "allowed_keys" in said:
-            del said["allowed_keys"]
-            said["allowed_api_key_hashes"] = self.allowed_hashes()
-        return said
+        changed = {name: self.cleaned_data[name] for name in self.changed_data if name != "key"}
+        if "allowed_keys" in changed:
+            del changed["allowed_keys"]
+            changed["allowed_api_key_hashes"] = self.allowed_hashes()
+        return changed
 
 
 _COLUMNS = ("allowed_models", "allowed_key_ids", "allowed_user_ids")
@@ -240,14 +240,14 @@ class ByokCredentialAdmin(PageAdmin):
         )
 
     def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
-        by, said = operator_actor(request.user), form.cleaned_data
+        by, cleaned = operator_actor(request.user), form.cleaned_data
         if not change:
             made = create_credential(
                 account_id=obj.account_id,
                 workspace_id=obj.workspace_id,
                 every_workspace=obj.workspace_id is None,
                 provider=obj.provider,
-                key=said["key"],
+                key=cleaned["key"],
                 trial=form.trial,
                 by=by,
                 name=obj.name,
@@ -255,15 +255,15 @@ class ByokCredentialAdmin(PageAdmin):
                 is_fallback=obj.is_fallback,
                 is_required=obj.is_required,
                 is_byok_only=obj.is_byok_only,
-                allowed_models=said["allowed_models"],
-                allowed_user_ids=said["allowed_user_ids"],
+                allowed_models=cleaned["allowed_models"],
+                allowed_user_ids=cleaned["allowed_user_ids"],
                 allowed_api_key_hashes=form.allowed_hashes(),
             )
             obj.pk = made.row.pk
             obj.refresh_from_db()
             self._tell(request, form)
             return
-        changes, key = form.changes(), said["key"] or None
+        changes, key = form.changes(), cleaned["key"] or None
         if not (changes or key):
             return
         row = ByokCredential.objects.get(pk=obj.pk)

@@ -77,17 +77,19 @@ class CreditsForm(_MovementForm):
             ].help_text += f" Of a purchase {settings.CREDIT_FEE_RATE:.4%} are kept as the fee."
 
     def move(self, *, account: Account, user: object) -> bool:
-        said = self.cleaned_data
+        cleaned = self.cleaned_data
         movement: JsonObject = {
             "account": account,
             "source": _SOURCE,
-            "source_ref": str(said["ref"]),
+            "source_ref": str(cleaned["ref"]),
             "note": self.note(user),
             "by": operator_actor(user),
         }
-        if said["kind"] == LedgerEntry.Kind.PURCHASE:
-            return take_payment(paid_nano=said["amount"], **movement)[1]
-        return add_credits(amount_nano=said["amount"], kind=LedgerEntry.Kind.GRANT, **movement)[1]
+        if cleaned["kind"] == LedgerEntry.Kind.PURCHASE:
+            return take_payment(paid_nano=cleaned["amount"], **movement)[1]
+        return add_credits(amount_nano=cleaned["amount"], kind=LedgerEntry.Kind.GRANT, **movement)[
+            1
+        ]
 
 
 class RefundForm(_MovementForm):
@@ -101,14 +103,14 @@ class RefundForm(_MovementForm):
     field_order = ("amount", "reason", "below_zero")
 
     def move(self, *, account: Account, user: object) -> bool:
-        said = self.cleaned_data
+        cleaned = self.cleaned_data
         return take_credits(
             account=account,
-            amount_nano=said["amount"],
+            amount_nano=cleaned["amount"],
             source=_SOURCE,
-            source_ref=str(said["ref"]),
+            source_ref=str(cleaned["ref"]),
             note=self.note(user),
-            below_zero=said["below_zero"],
+            below_zero=cleaned["below_zero"],
             by=operator_actor(user),
         )[1]
 
@@ -125,12 +127,12 @@ class TransferForm(_MovementForm):
         field.queryset = field.queryset.exclude(pk=account.pk)
 
     def move(self, *, account: Account, user: object) -> bool:
-        said = self.cleaned_data
+        cleaned = self.cleaned_data
         return transfer_credits(
             giver=account,
-            taker=said["to"],
-            amount_nano=said["amount"],
-            source_ref=str(said["ref"]),
+            taker=cleaned["to"],
+            amount_nano=cleaned["amount"],
+            source_ref=str(cleaned["ref"]),
             note=self.note(user),
             by=operator_actor(user),
         )
@@ -151,10 +153,10 @@ class StatementForm(forms.Form):
     format = forms.ChoiceField(choices=[(name, name.upper()) for name in reversed(FORMATS)])
 
     def clean(self) -> JsonObject:
-        said: JsonObject = super().clean() or {}
-        if "start" in said and "end" in said and said["end"] < said["start"]:
+        cleaned: JsonObject = super().clean() or {}
+        if "start" in cleaned and "end" in cleaned and cleaned["end"] < cleaned["start"]:
             self.add_error("end", "It is before the start.")
-        return said
+        return cleaned
 
     @property
     def period(self) -> StatementPeriod:
@@ -173,7 +175,7 @@ class _PageTexts(NamedTuple):
 
     title: str
     logged: str
-    told: str
+    message: str
 
 
 _ADDING = _PageTexts("Add credits", "Added credits", "Added {} to {}.")
@@ -242,12 +244,12 @@ class MoneyPages(_Page):
         new = form.book(account=account, user=request.user) if form.is_valid() else None
         if new is None:
             return self._page(request, account, form, words.title, method="post")
-        said = f"{format_usd(form.cleaned_data['amount'])} USD"
+        amount = f"{format_usd(form.cleaned_data['amount'])} USD"
         if new:
-            self.log_change(request, account, f"{words.logged}: {said}.")
-            messages.success(request, words.told.format(said, account))
+            self.log_change(request, account, f"{words.logged}: {amount}.")
+            messages.success(request, words.message.format(amount, account))
         else:
-            messages.warning(request, f"{said} had been booked already, and count once.")
+            messages.warning(request, f"{amount} had been booked already, and count once.")
         return HttpResponseRedirect(reverse("admin:accounts_account_change", args=[account.pk]))
 
     def _page(

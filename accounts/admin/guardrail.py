@@ -130,22 +130,22 @@ class GuardrailForm(Form):
 
     def _filters(self, field: str) -> Any:
         try:
-            said = read_filters(field, self.cleaned_data[field])
+            filters = read_filters(field, self.cleaned_data[field])
             if not field.endswith("_builtins"):
-                check_patterns(field, said)
+                check_patterns(field, filters)
         except SchemaInvalid as error:
             raise forms.ValidationError(error.text) from None
-        return said
+        return filters
 
     def clean(self) -> JsonObject:
-        said = super().clean() or {}
-        if (said.get("limit_usd") is None) != (not said.get("reset_interval")):
+        cleaned = super().clean() or {}
+        if (cleaned.get("limit_usd") is None) != (not cleaned.get("reset_interval")):
             raise forms.ValidationError("A limit and its reset interval come together.")
-        if said.get("limit_usd") == 0:
+        if cleaned.get("limit_usd") == 0:
             raise forms.ValidationError("A limit is more than nothing.")
-        self.instance.limit_nano = said.get("limit_usd")
-        said["reset_interval"] = said.get("reset_interval") or None
-        return said
+        self.instance.limit_nano = cleaned.get("limit_usd")
+        cleaned["reset_interval"] = cleaned.get("reset_interval") or None
+        return cleaned
 
 
 def _resolve_providers(names: list[str] | None) -> list[str] | None:
@@ -290,13 +290,13 @@ class _AssignmentForm(Form):
     holder = ""
 
     def clean(self) -> JsonObject:
-        said = super().clean() or {}
-        guardrail, holder = said.get("guardrail"), said.get(self.holder)
+        cleaned = super().clean() or {}
+        guardrail, holder = cleaned.get("guardrail"), cleaned.get(self.holder)
         if guardrail is not None and guardrail.is_default:
             raise forms.ValidationError("A default guardrail governs its workspace by itself.")
         if guardrail and holder and guardrail.workspace.account_id != holder.account_id:
             raise forms.ValidationError("They belong to two accounts.")
-        return said
+        return cleaned
 
 
 class GuardrailKeyForm(_AssignmentForm):

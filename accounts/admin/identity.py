@@ -172,21 +172,21 @@ class WorkloadAdmin(PageAdmin):
         return ("issuer", "key") if obj else ()
 
     def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
-        by, said = operator_actor(request.user), form.cleaned_data
+        by, cleaned = operator_actor(request.user), form.cleaned_data
         if change:
             before = Workload.objects.get(pk=obj.pk)
-            facts = {"conditions": said["conditions"], "tags": said["tags"]}
+            facts = {"conditions": cleaned["conditions"], "tags": cleaned["tags"]}
             change_workload(workload=before, by=by, **facts)
             return
         made = create_workload(
-            issuer=said["issuer"],
-            name=said["name"] or "workload",
-            conditions=said["conditions"],
-            workspace=said["workspace"],
-            limit_nano=said["limit_usd"],
-            limit_reset=said["limit_reset"] or None,
-            scopes=said["scopes"] or None,
-            tags=said["tags"],
+            issuer=cleaned["issuer"],
+            name=cleaned["name"] or "workload",
+            conditions=cleaned["conditions"],
+            workspace=cleaned["workspace"],
+            limit_nano=cleaned["limit_usd"],
+            limit_reset=cleaned["limit_reset"] or None,
+            scopes=cleaned["scopes"] or None,
+            tags=cleaned["tags"],
             by=by,
         )
         # The page goes on with what was made.

@@ -158,23 +158,23 @@ class ApiKeyAdmin(KeptRowsAdmin):
             keys = ApiKey.objects.filter(pk=obj.pk)
             change_key(keys=keys, changes=form.changes(), by=operator_actor(request.user))
             return
-        said = form.cleaned_data
+        cleaned = form.cleaned_data
         key, string = create_key(
-            account=said["account"],
-            name=said["name"],
-            workspace=said["workspace"],
-            creator=said["creator"],
-            limit_nano=said["limit_usd"],
-            limit_reset=said["limit_reset"],
-            limit_enforcement=said["limit_enforcement"],
-            expires_at=said["expires_at"],
-            scopes=said["scopes"],
-            managed_workspaces=said["for_workspaces"],
-            allowed_models=said["allowed_models"],
-            allowed_ips=said["allowed_ips"],
-            rate_limits=said["rate_limits"],
-            hedge=said["hedge"],
-            rescue=said["rescue"],
+            account=cleaned["account"],
+            name=cleaned["name"],
+            workspace=cleaned["workspace"],
+            creator=cleaned["creator"],
+            limit_nano=cleaned["limit_usd"],
+            limit_reset=cleaned["limit_reset"],
+            limit_enforcement=cleaned["limit_enforcement"],
+            expires_at=cleaned["expires_at"],
+            scopes=cleaned["scopes"],
+            managed_workspaces=cleaned["for_workspaces"],
+            allowed_models=cleaned["allowed_models"],
+            allowed_ips=cleaned["allowed_ips"],
+            rate_limits=cleaned["rate_limits"],
+            hedge=cleaned["hedge"],
+            rescue=cleaned["rescue"],
             by=operator_actor(request.user),
         )
         obj.pk = key.pk

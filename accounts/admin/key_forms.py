@@ -116,15 +116,17 @@ class NewKeyForm(_BoundsForm):
         return expires_at
 
     def clean(self) -> JsonObject:
-        said: JsonObject = super().clean() or self.cleaned_data
-        if "account" not in said or "workspace" not in said:
-            return said
-        account = said["account"]
-        if said["workspace"] is None and said.get("kind") != ApiKey.Kind.MANAGEMENT:
-            said["workspace"] = Workspace.objects.filter(account=account, is_default=True).first()
-        _check_owner(self, account, said.get("kind"))
-        self.read_workspaces(account, said.get("kind"))
-        return said
+        cleaned: JsonObject = super().clean() or self.cleaned_data
+        if "account" not in cleaned or "workspace" not in cleaned:
+            return cleaned
+        account = cleaned["account"]
+        if cleaned["workspace"] is None and cleaned.get("kind") != ApiKey.Kind.MANAGEMENT:
+            cleaned["workspace"] = Workspace.objects.filter(
+                account=account, is_default=True
+            ).first()
+        _check_owner(self, account, cleaned.get("kind"))
+        self.read_workspaces(account, cleaned.get("kind"))
+        return cleaned
 
 
 class KeyForm(_BoundsForm):
@@ -155,10 +157,10 @@ class KeyForm(_BoundsForm):
             self.fields["workspace"].help_text = "An intern's key stays where the intern works."
 
     def clean(self) -> JsonObject:
-        said: JsonObject = super().clean() or self.cleaned_data
+        cleaned: JsonObject = super().clean() or self.cleaned_data
         _check_owner(self, self.instance.account, self.instance.kind)
         self.read_workspaces(self.instance.account, self.instance.kind)
-        return said
+        return cleaned
 
     def changes(self) -> JsonObject:
         """What was changed, as the key's row has it."""

@@ -72,24 +72,24 @@ class ChannelForm(Form):
         return url
 
     def clean(self) -> JsonObject:
-        said: JsonObject = super().clean() or self.cleaned_data
-        kind = said.get("type") or self.instance.type
-        account = said.get("account") or self.instance.account
-        workspace = said.get("workspace")
+        cleaned: JsonObject = super().clean() or self.cleaned_data
+        kind = cleaned.get("type") or self.instance.type
+        account = cleaned.get("account") or self.instance.account
+        workspace = cleaned.get("workspace")
         if workspace is not None and (account is None or workspace.account_id != account.pk):
             self.add_error("workspace", "This workspace belongs to another account.")
         if kind == Channel.Type.EMAIL:
             if not has_mail_server():
                 self.add_error(None, "This gateway sends no e-mail, because EMAIL_URL is not set.")
-            if said.get("url"):
+            if cleaned.get("url"):
                 self.add_error("url", "Not for e-mail.")
-            if not said.get("recipients") and "recipients" not in self.errors:
+            if not cleaned.get("recipients") and "recipients" not in self.errors:
                 self.add_error("recipients", "E-mail needs one at least.")
-        elif said.get("recipients"):
+        elif cleaned.get("recipients"):
             self.add_error("recipients", "Only for e-mail.")
-        elif self.instance._state.adding and not said.get("url") and "url" not in self.errors:
+        elif self.instance._state.adding and not cleaned.get("url") and "url" not in self.errors:
             self.add_error("url", "A webhook or Slack needs one.")
-        return said
+        return cleaned
 
 
 @admin.register(Channel)
@@ -127,11 +127,11 @@ class ChannelAdmin(KeptRowsAdmin):
         return form
 
     def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
-        said, by = form.cleaned_data, operator_actor(request.user)
-        wanted = {"name": said["name"], "disabled": said["disabled"]}
-        wanted |= {"kinds": said["kinds"] or None, "recipients": said["recipients"] or None}
+        cleaned, by = form.cleaned_data, operator_actor(request.user)
+        wanted = {"name": cleaned["name"], "disabled": cleaned["disabled"]}
+        wanted |= {"kinds": cleaned["kinds"] or None, "recipients": cleaned["recipients"] or None}
         if change:
-            changes = wanted | ({"url": said["url"]} if said["url"] else {})
+            changes = wanted | ({"url": cleaned["url"]} if cleaned["url"] else {})
             changed = change_channel(row=obj, changes=changes, by=by)
             obj.secret_shown_once = changed.secret
             return
@@ -139,7 +139,7 @@ class ChannelAdmin(KeptRowsAdmin):
             account_id=obj.account_id,
             workspace_id=obj.workspace_id,
             type=obj.type,
-            url=said["url"] or None,
+            url=cleaned["url"] or None,
             by=by,
             **wanted,
         )

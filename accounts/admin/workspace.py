@@ -145,8 +145,10 @@ class WorkspaceAdmin(PageAdmin):
     def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
         by = operator_actor(request.user)
         if not change:
-            said = {name: getattr(obj, name) for name in SETTINGS}
-            made = create_workspace(account_id=obj.account_id, creator=None, by=by, settings=said)
+            settings = {name: getattr(obj, name) for name in SETTINGS}
+            made = create_workspace(
+                account_id=obj.account_id, creator=None, by=by, settings=settings
+            )
             # The page goes on with the row that is really there.
             obj.pk = made.pk
             obj.refresh_from_db()

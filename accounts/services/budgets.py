@@ -177,15 +177,15 @@ def read_key_spending(
 ) -> tuple[KeyUsage, dict[SpendScope, int]]:
     """What the key spent by `at`, and `read_spending` of budgets of its account."""
     reader = build_django_reader()
-    asker = _QueryBuilder(reader, key.account_id, at)
-    asked = [asker.build_count(str(n), scope) for n, scope in enumerate(scopes)]
-    told = {row[0]: row[1:] for row in _fetch_rows(reader, [asker.usage(key.pk), *asked])}
-    windows = {window: told.get(window, (0, 0)) for window in find_window_starts(at)}
+    builder = _QueryBuilder(reader, key.account_id, at)
+    pieces = [builder.build_count(str(n), scope) for n, scope in enumerate(scopes)]
+    rows = {row[0]: row[1:] for row in _fetch_rows(reader, [builder.usage(key.pk), *pieces])}
+    windows = {window: rows.get(window, (0, 0)) for window in find_window_starts(at)}
     usage = KeyUsage(
         {window: int(spent) for window, (spent, _) in windows.items()},
         {window: int(byok) for window, (_, byok) in windows.items()},
     )
-    return usage, {scope: int(told[str(n)][0]) for n, scope in enumerate(scopes)}
+    return usage, {scope: int(rows[str(n)][0]) for n, scope in enumerate(scopes)}
 
 
 def _fetch_rows(reader: SqlReader, pieces: Sequence[_Sql]) -> Sequence[Sequence[Any]]:

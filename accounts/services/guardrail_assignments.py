@@ -200,8 +200,8 @@ def _read_annotated_guardrail(
 ) -> Guardrail:
     """The guardrail as read with them, read by itself where it was not. Raises `NotFound`."""
     if holders and holders[0].beside_revision is not None:
-        told = {name: getattr(holders[0], f"beside_{name}") for name in _ANNOTATED}
-        return Guardrail(pk=guardrail_id, **told)
+        fields = {name: getattr(holders[0], f"beside_{name}") for name in _ANNOTATED}
+        return Guardrail(pk=guardrail_id, **fields)
     found: Guardrail = find_guardrail(account_id, guardrail_id)
     return found
 

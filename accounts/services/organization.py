@@ -85,8 +85,8 @@ def change_role(*, account_id: UUID, user_id: str, role: str, by: Actor) -> None
         if role not in list_account_roles(Action.MEMBERS):
             _keep_an_admin(membership)
         membership.save(update_fields=["role"])
-        told = {"role": before}, {"role": role}
-        _record_member(by, "updated", account_id, membership.user, *told)
+        facts = {"role": before}, {"role": role}
+        _record_member(by, "updated", account_id, membership.user, *facts)
 
 
 def remove_member(*, account_id: UUID, user_id: str, by: Actor) -> None:

@@ -101,8 +101,8 @@ class AnswerNotStored(Conflict):
         if row.made:
             metadata["made"] = row.made
         which = row.generation_id or row.made
-        said = "The request with this Idempotency-Key was carried out, and its answer is not kept"
-        super().__init__(f"{said}: {which}" if which else said, metadata=metadata, headers=headers)
+        text = "The request with this Idempotency-Key was carried out, and its answer is not kept"
+        super().__init__(f"{text}: {which}" if which else text, metadata=metadata, headers=headers)
 
 
 def claim_request(wanted: RequestIdentity, *, now: datetime | None = None) -> Claim | StoredAnswer:

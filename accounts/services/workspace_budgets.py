@@ -111,7 +111,7 @@ def set_budget(
         at = at or datetime.now(UTC)
         before = find_budgets(account_id, reference)
         workspace = before.workspace
-        told = _read_facts(workspace, before.of(interval))
+        facts_before = _read_facts(workspace, before.of(interval))
         after = apply_limit(before, interval, limit_nano, enforcement)
         check_decreasing(after)
         row = after.of(interval)
@@ -124,7 +124,7 @@ def set_budget(
             workspace.save(update_fields=["include_byok_in_budgets"])
         else:
             _set_counter(after, interval, at)
-        _record(by, "set", row, told, _read_facts(workspace, row), at)
+        _record(by, "set", row, facts_before, _read_facts(workspace, row), at)
     return after, row
 
 
@@ -173,17 +173,17 @@ def _build_budgets(rows: list[JsonObject]) -> WorkspaceBudgets:
     )
     workspace._state.adding = False
     budgets = []
-    for said in rows:
-        if said["budgets__id"] is None:
+    for fields in rows:
+        if fields["budgets__id"] is None:
             continue
         row = WorkspaceBudget(
-            pk=said["budgets__id"],
+            pk=fields["budgets__id"],
             workspace=workspace,
-            interval=said["budgets__interval"],
-            limit_nano=said["budgets__limit_nano"],
-            enforcement=said["budgets__enforcement"],
-            created_at=said["budgets__created_at"],
-            updated_at=said["budgets__updated_at"],
+            interval=fields["budgets__interval"],
+            limit_nano=fields["budgets__limit_nano"],
+            enforcement=fields["budgets__enforcement"],
+            created_at=fields["budgets__created_at"],
+            updated_at=fields["budgets__updated_at"],
         )
         row._state.adding = False
         budgets.append(row)

@@ -123,8 +123,10 @@ def remove_members(*, account_id: UUID, reference: str, by: Actor, user_ids: Seq
             )
         WorkspaceMembership.objects.filter(pk__in=[row.pk for row in leaving]).delete()
         if leaving:
-            told = [row.membership.user.public_id for row in leaving]
-            record_workspace_change(by, "members removed", workspace, _build_fact(told), None)
+            removed_ids = [row.membership.user.public_id for row in leaving]
+            record_workspace_change(
+                by, "members removed", workspace, _build_fact(removed_ids), None
+            )
     return len(leaving)
 
 
@@ -145,9 +147,9 @@ def change_role(*, account_id: UUID, reference: str, user_id: str, role: str, by
         row.own_role = role
         row.role = WorkspaceMembership.Role.ADMIN if leads else role
         row.save(update_fields=["role", "own_role"])
-        told = [{"user_id": user_id, "role": each} for each in (before, row.role)]
+        facts = [{"user_id": user_id, "role": each} for each in (before, row.role)]
         if before != row.role:
-            record_workspace_change(by, "member changed", workspace, *told)
+            record_workspace_change(by, "member changed", workspace, *facts)
 
 
 def _select_members(workspace: Workspace) -> Any:

@@ -194,17 +194,17 @@ def delete_workspace(*, account_id: UUID, reference: str, by: Actor) -> None:
         }
         living = Workspace.objects.filter(*(~each for each in hindrances.values()), pk=workspace.pk)
         if not living.update(deleted_at=now):
-            asked = {f"has_{name}": each for name, each in hindrances.items()}
-            there: Any = Workspace.everything.filter(pk=workspace.pk).annotate(**asked).get()
+            annotations = {f"has_{name}": each for name, each in hindrances.items()}
+            there: Any = Workspace.everything.filter(pk=workspace.pk).annotate(**annotations).get()
             first = next((name for name in hindrances if getattr(there, f"has_{name}")), _KEYS)
             raise WorkspaceHasKeys if first == _KEYS else WorkspaceInUse(first)
         # As they are under the lock; what was found may have been seen before it.
-        told = {
+        counts = {
             name: each.clear(workspace.pk) if each.at_once else getattr(workspace, f"{name}_held")
             for name, each in _belongings.items()
         }
         record_workspace_change(
-            by, "deleted", workspace, read_fields(workspace, SETTINGS) | told, None
+            by, "deleted", workspace, read_fields(workspace, SETTINGS) | counts, None
         )
 
 

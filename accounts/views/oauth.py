@@ -94,11 +94,11 @@ class CodesViewSet(ManagedViewSet):
         _check_may_delegate(caller)
         body = NewAuthorizationCode.read(managed_body(request))
         title = request.META.get("HTTP_X_ROUTER_TITLE") or request.META.get("HTTP_X_TITLE") or ""
-        asked = body.build_request(callback_url=body.callback_url, app_name=title.strip())
+        wanted = body.build_request(callback_url=body.callback_url, app_name=title.strip())
 
         def authorize() -> tuple[AuthorizationCode, str]:
             return oauth.authorize_app(
-                asked=asked,
+                asked=wanted,
                 workspace=_find_workspace(caller, body),
                 creator=User(pk=caller.creator_key) if caller.creator_key else None,
                 by=key_actor(caller),

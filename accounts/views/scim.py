@@ -81,14 +81,14 @@ class ScimViewSet(LeanViewSet):
         return caller
 
     def refusal(self, request: HttpRequest, error: GatewayError) -> HttpResponseBase:
-        said = {
+        body = {
             "schemas": [f"{MESSAGES}:Error"],
             "status": str(error.status),
             "detail": error.text,
         }
         if scim_type := getattr(error, "scim_type", None):
-            said["scimType"] = scim_type
-        return answer(said, status=error.status, headers=error.headers)
+            body["scimType"] = scim_type
+        return answer(body, status=error.status, headers=error.headers)
 
 
 def answer(
@@ -215,10 +215,10 @@ class ResourceViewSet(ScimViewSet):
         whole = self.serialize(row)
         headers = {"ETag": build_version(row), "Location": whole["meta"]["location"]}
         query = request.GET
-        said = select_attributes(
+        selected = select_attributes(
             whole, query.get("attributes", ""), query.get("excludedAttributes", "")
         )
-        return answer(said, status=status, headers=headers)
+        return answer(selected, status=status, headers=headers)
 
     def read(self, request: HttpRequest) -> JsonObject:
         return read_object(request, bytes_max=settings.MANAGEMENT_MAX_BODY_BYTES)
@@ -243,8 +243,8 @@ class ResourceViewSet(ScimViewSet):
                 "The filter compares with a text that is no id or moment"
             ) from error
         wanted, unwanted = query.get("attributes", ""), query.get("excludedAttributes", "")
-        said = [select_attributes(self.serialize(row), wanted, unwanted) for row in found]
-        return list_response(said, total, start)
+        resources = [select_attributes(self.serialize(row), wanted, unwanted) for row in found]
+        return list_response(resources, total, start)
 
 
 class UsersViewSet(ResourceViewSet):

@@ -107,12 +107,14 @@ class RateLimiter:
         if self._leases.has_room(limits):
             return None
         # What it costs fits as long as no more is used than would be left of the limit without it.
-        asked = tuple(each._replace(most=each.most - each.cost, cost=0) for each in limits)
-        answer = self._store.look(asked)
-        found = self._apply_answer(asked, answer) if answer else self._take_locally(asked)
+        without_cost = tuple(each._replace(most=each.most - each.cost, cost=0) for each in limits)
+        answer = self._store.look(without_cost)
+        found = (
+            self._apply_answer(without_cost, answer) if answer else self._take_locally(without_cost)
+        )
         if isinstance(found, Taken):
             return None
-        return found._replace(limit=limits[asked.index(found.limit)])
+        return found._replace(limit=limits[without_cost.index(found.limit)])
 
     def recall_exceeded(self, limit: Limit) -> Exceeded | None:
         """What `take` was refused with less than a second ago, in the window of this moment.

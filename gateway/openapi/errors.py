@@ -132,8 +132,8 @@ MEANINGS: Final = {
 def error_responses(*statuses: int, body: Component = ERROR) -> dict[int, OpenApiResponse]:
     """These statuses with their meaning and the error body. Wherever a credential is asked for, too
     many wrong ones are refused, and too many requests may be."""
-    told = {*statuses, 429} if 401 in statuses else set(statuses)
-    return {status: OpenApiResponse(body, description=MEANINGS[status]) for status in sorted(told)}
+    every = {*statuses, 429} if 401 in statuses else set(statuses)
+    return {status: OpenApiResponse(body, description=MEANINGS[status]) for status in sorted(every)}
 
 
 # A count has nothing to happen twice, and interns and vaults have manners of their own.

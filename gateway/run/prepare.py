@@ -117,14 +117,14 @@ def check_settings() -> None:
 
 
 def wait_for_database() -> None:
-    told = False
+    is_reported = False
     while True:
         try:
             connection.ensure_connection()
         except OperationalError as error:
-            if not told:
+            if not is_reported:
                 write_event(waiting=str(error).strip().splitlines()[0])
-            told = True
+            is_reported = True
             connection.close()
             time.sleep(_LOOK_AGAIN_S)
         else:

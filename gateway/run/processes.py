@@ -152,8 +152,8 @@ class Preparation:
             status = self.child.death()
             assert self._output is not None
             with suppress(BlockingIOError):
-                while heard := os.read(self._output.fileno(), 65_536):
-                    self._unfinished += heard
+                while piece := os.read(self._output.fileno(), 65_536):
+                    self._unfinished += piece
             *lines, self._unfinished = self._unfinished.split(b"\n")
             for event in map(json.loads, lines):
                 self.waiting_for = event.get("waiting", self.waiting_for)

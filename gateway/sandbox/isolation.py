@@ -106,9 +106,9 @@ def try_isolation(command: Callable[[str], Sequence[str]]) -> Isolation:
         os.close(life)
         os.close(owned)
     if trial.returncode:
-        said = trial.stderr.decode("utf-8", "replace").strip().splitlines()
+        lines = trial.stderr.decode("utf-8", "replace").strip().splitlines()
         return Isolation(
-            NONE, f"bubblewrap does not work here: {said[-1] if said else 'it failed'}"
+            NONE, f"bubblewrap does not work here: {lines[-1] if lines else 'it failed'}"
         )
     return Isolation(BUBBLEWRAP)
 

@@ -81,13 +81,13 @@ def _check_accounts() -> dict[UUID, list[str]]:
     found: dict[UUID, list[str]] = {}
     for account in Account.objects.iterator():
         bought, used = sums.get(account.pk, (0, 0))
-        for name, told, counted in (
+        for name, total, counted in (
             ("total_credits", account.total_credits_nano, bought),
             ("total_usage", account.total_usage_nano, used),
             ("held", account.held_nano, held.get(account.pk, 0)),
         ):
-            if told != counted:
-                text = f"account {account.pk}: {name} says {told}, entries say {counted}"
+            if total != counted:
+                text = f"account {account.pk}: {name} says {total}, entries say {counted}"
                 found.setdefault(account.pk, []).append(text)
     return found
 
@@ -104,11 +104,11 @@ def _check_holds() -> list[str]:
     found = []
     for row in SpendCounter.objects.iterator():
         counted = held.pop(str(row.pk), [0, 0])
-        for name, told, nano in zip(
+        for name, total, nano in zip(
             ("held", "BYOK held"), (row.held_nano, row.byok_held_nano), counted, strict=True
         ):
-            if told != nano:
-                found.append(f"counter {row}: {name} says {told}, holds say {nano}")
+            if total != nano:
+                found.append(f"counter {row}: {name} says {total}, holds say {nano}")
     found += [f"counter {pk} is gone, holds say {sums[0]}" for pk, sums in held.items()]
     return found
 
@@ -124,16 +124,16 @@ def _check_keys() -> list[str]:
             Sum("amount_nano"), Sum("byok_nano")
         )
     }
-    told = {
+    counted_by_key = {
         (key, window): (nano, byok)
         for key, window, nano, byok in counters.values_list("scope_id", "window").annotate(
             Sum("spent_nano"), Sum("byok_spent_nano")
         )
     }
     found = []
-    for key in sorted({*spent, *(key for key, _ in told)}):
+    for key in sorted({*spent, *(key for key, _ in counted_by_key)}):
         for window in SpendCounter.Window.values:
-            says, counted = told.get((key, window), (0, 0)), spent.get(key, (0, 0))
+            says, counted = counted_by_key.get((key, window), (0, 0)), spent.get(key, (0, 0))
             found += _describe_differences(f"key {key}: {window}", says, counted)
     return found
 
@@ -181,7 +181,7 @@ class _GuardrailsInForce:
 
 def _describe_differences(whose: str, says: tuple[int, int], counted: tuple[int, int]) -> list[str]:
     return [
-        f"{whose} {name} says {told}, entries say {sums}"
-        for name, told, sums in zip(("spent", "BYOK spent"), says, counted, strict=True)
-        if told != sums
+        f"{whose} {name} says {total}, entries say {sums}"
+        for name, total, sums in zip(("spent", "BYOK spent"), says, counted, strict=True)
+        if total != sums
     ]

@@ -202,9 +202,9 @@ def _apply_entry(entry: LedgerEntry, by: Actor | None, **facts: int) -> None:
     )
     if by is None:
         return
-    told = {"kind": str(entry.kind), "amount_usd": format_usd(entry.amount_nano)}
-    told |= {"source": entry.source, "source_ref": entry.source_ref, "note": entry.note}
-    told |= {
+    after = {"kind": str(entry.kind), "amount_usd": format_usd(entry.amount_nano)}
+    after |= {"source": entry.source, "source_ref": entry.source_ref, "note": entry.note}
+    after |= {
         name.replace("_nano", "_usd"): format_usd(nano) for name, nano in facts.items() if nano
     }
     record_change(
@@ -214,7 +214,7 @@ def _apply_entry(entry: LedgerEntry, by: Actor | None, **facts: int) -> None:
         object_id=entry.pk,
         account_id=entry.account_id,
         before=None,
-        after=told,
+        after=after,
     )
 
 

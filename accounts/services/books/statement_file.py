@@ -121,17 +121,17 @@ class JsonFormat:
     ending = "json"
 
     def head(self, facts: StatementFrame) -> bytes:
-        said = {
+        fields = {
             "account_id": str(facts.account_id),
             "start": format_time(facts.period.start),
             "end": format_time(facts.period.end),
             "made_at": format_time(facts.made_at),
             **_serialize_money("opening_balance", facts.opening_nano),
         }
-        return b'{"data":' + dumps(said)[:-1] + b',"lines":['
+        return b'{"data":' + dumps(fields)[:-1] + b',"lines":['
 
     def line(self, line: StatementLine, *, first: bool) -> bytes:
-        said = {
+        fields = {
             "date": line.day.isoformat(),
             "at": format_optional_time(line.at),
             "kind": line.kind,
@@ -146,7 +146,7 @@ class JsonFormat:
             "generation_id": line.generation_id,
             "note": line.note,
         }
-        return (b"" if first else b",") + dumps(said)
+        return (b"" if first else b",") + dumps(fields)
 
     def tail(self, facts: StatementFrame) -> bytes:
         sums = facts.sums
@@ -157,8 +157,8 @@ class JsonFormat:
             **_serialize_money("usage", sums.usage_nano),
             **_serialize_money("change", sums.moved_nano),
         }
-        said = {"totals": totals, **_serialize_money("closing_balance", facts.closing_nano)}
-        return b"]," + dumps(said)[1:] + b"}"
+        fields = {"totals": totals, **_serialize_money("closing_balance", facts.closing_nano)}
+        return b"]," + dumps(fields)[1:] + b"}"
 
 
 def _serialize_money(name: str, nano: int) -> JsonObject:

@@ -106,7 +106,7 @@ def record_low_credit(*, now: datetime) -> int:
         clear_alarm(f"{_LOW_CREDIT}{account.pk}", at=now)
     # Who never had credit has not run low of it.
     low = accounts.filter(left_nano__lt=threshold_nano, total_credits_nano__gt=0)
-    told = 0
+    recorded = 0
     for account in low.exclude(pk__in=ids):
         with transaction.atomic():
             count = raise_alarm(f"{_LOW_CREDIT}{account.pk}", at=now)
@@ -121,8 +121,8 @@ def record_low_credit(*, now: datetime) -> int:
                     account.pk,
                     data={"balance_usd": format_usd(account.balance_nano)},
                 )
-                told += record_new_events([event], at=now)
-    return told
+                recorded += record_new_events([event], at=now)
+    return recorded
 
 
 def record_expiries(*, now: datetime) -> int:
@@ -190,11 +190,11 @@ def _list_workspace_budgets(now: datetime) -> Iterator[_SpentLimit]:
     rows = WorkspaceBudget.objects.filter(workspace__deleted_at__isnull=True)
     starts = find_window_starts(now)
     for part in _split(list(rows.select_related("workspace")), _BUDGETS_AT_ONCE):
-        asked = [
+        budgets = [
             (row.workspace.account_id, build_workspace_scopes(row.workspace, [row])[0])
             for row in part
         ]
-        for row, spent_nano in zip(part, read_spending_of_many(asked, at=now), strict=True):
+        for row, spent_nano in zip(part, read_spending_of_many(budgets, at=now), strict=True):
             window = WINDOW_OF_WORD[row.interval]
             path = f"PUT /api/v1/workspaces/{row.workspace_id}/budgets/{row.interval}"
             yield _SpentLimit(
@@ -357,7 +357,7 @@ def record_mismatches(found: AuditReport, *, now: datetime) -> int:
     raised = Alarm.objects.filter(subject__startswith=_MISMATCH, is_raised=True)
     for alarm in raised.exclude(subject__in=wrong):
         clear_alarm(alarm.subject, at=now)
-    told = 0
+    recorded = 0
     for subject, (account_id, texts) in wrong.items():
         with transaction.atomic():
             count = raise_alarm(subject, at=now)
@@ -372,5 +372,5 @@ def record_mismatches(found: AuditReport, *, now: datetime) -> int:
                     account_id,
                     data={"mismatches": list(texts[:_TEXTS_MAX]), "count": len(texts)},
                 )
-                told += record_new_events([event], at=now)
-    return told
+                recorded += record_new_events([event], at=now)
+    return recorded

@@ -201,11 +201,11 @@ def _build_within(node: Within, columns: Mapping[str, Column]) -> Q:
     """Of the value that rows keep of the attribute, whatever its `type`. Raises `InvalidFilter`."""
     condition = node.condition
     parts = condition.parts if isinstance(condition, Junction) else (condition,)
-    asked = [each for each in parts if isinstance(each, Comparison) and each.attribute != "type"]
+    wanted = [each for each in parts if isinstance(each, Comparison) and each.attribute != "type"]
     is_plain = not isinstance(condition, Junction) or condition.word == "and"
-    if not asked or not is_plain or not all(isinstance(each, Comparison) for each in parts):
+    if not wanted or not is_plain or not all(isinstance(each, Comparison) for each in parts):
         raise InvalidFilter(f"Resources cannot be filtered by such values of {node.attribute}")
-    names = [replace(each, attribute=f"{node.attribute}.{each.attribute}") for each in asked]
+    names = [replace(each, attribute=f"{node.attribute}.{each.attribute}") for each in wanted]
     return build_condition(Junction("and", tuple(names)), columns)
 
 

@@ -368,11 +368,11 @@ def _record_moves(
     account_id: UUID, by: Actor, moves: Mapping[str, Sequence[WorkspaceMembership]]
 ) -> None:
     """One record for each workspace: which memberships were added, changed and removed."""
-    told: dict[UUID, dict[str, list[int]]] = defaultdict(dict)
+    by_workspace: dict[UUID, dict[str, list[int]]] = defaultdict(dict)
     for what, rows in moves.items():
         for row in rows:
-            told[row.workspace_id].setdefault(what, []).append(row.membership_id)
-    for workspace_id, after in told.items():
+            by_workspace[row.workspace_id].setdefault(what, []).append(row.membership_id)
+    for workspace_id, after in by_workspace.items():
         record_change(
             by=by,
             action="members by groups",

@@ -196,8 +196,8 @@ def _find_member(account: Account, fields: Mapping[str, Any]) -> User | None:
     provider names nobody, because some let people choose it.
     """
     name = fields["user_name"]
-    said = Q(username__iexact=name) | Q(email__iexact=name, identities=None)
-    members = User.objects.filter(said, memberships__account=account)
+    match = Q(username__iexact=name) | Q(email__iexact=name, identities=None)
+    members = User.objects.filter(match, memberships__account=account)
     return members.exclude(scim_users__account=account).order_by("pk").first()
 
 

@@ -132,7 +132,7 @@ def serialize_user(row: ScimUser, root: str) -> JsonObject:
         for group in row.groups.all()
         if group.deleted_at is None
     ]
-    said = {
+    resource = {
         "schemas": [USER],
         "id": str(row.pk),
         "externalId": row.external_id,
@@ -142,7 +142,7 @@ def serialize_user(row: ScimUser, root: str) -> JsonObject:
         "groups": groups,
         "meta": _build_meta(row, "User", f"{root}/Users/{row.pk}"),
     }
-    return _without_empty(said)
+    return _without_empty(resource)
 
 
 def serialize_group(row: ScimGroup, root: str) -> JsonObject:
@@ -155,7 +155,7 @@ def serialize_group(row: ScimGroup, root: str) -> JsonObject:
         }
         for each in row.members.all()
     ]
-    said = {
+    resource = {
         "schemas": [GROUP],
         "id": str(row.pk),
         "externalId": row.external_id,
@@ -163,13 +163,13 @@ def serialize_group(row: ScimGroup, root: str) -> JsonObject:
         "members": members,
         "meta": _build_meta(row, "Group", f"{root}/Groups/{row.pk}"),
     }
-    return _without_empty(said)
+    return _without_empty(resource)
 
 
 def build_version(row: ScimUser | ScimGroup) -> str:
     """The ETag: another one after every change."""
-    said = f"{row.pk}:{row.updated_at.isoformat()}"
-    return f'W/"{hashlib.sha256(said.encode()).hexdigest()[:16]}"'
+    identity = f"{row.pk}:{row.updated_at.isoformat()}"
+    return f'W/"{hashlib.sha256(identity.encode()).hexdigest()[:16]}"'
 
 
 def _build_meta(row: ScimUser | ScimGroup, kind: str, location: str) -> JsonObject:

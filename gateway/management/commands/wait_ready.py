@@ -32,11 +32,11 @@ class Command(JsonCommand):
         pid, url = options["pid"], options["url"].rstrip("/")
         if not (pid or url or options["database"]):
             raise Misused("Say whom to wait for: --pid PID, --url URL, --database, or several.")
-        begun, told = time.monotonic(), ""
+        begun, reported = time.monotonic(), ""
         while missing := self._find_missing(pid, url, options["database"]):
-            if missing != told:
+            if missing != reported:
                 self.stderr.write(f"Waiting: {missing}")
-                told = missing
+                reported = missing
             if time.monotonic() - begun > options["seconds"]:
                 raise Refused(f"Not ready after {options['seconds']:g} s: {missing}.")
             time.sleep(_LOOK_S)
