@@ -112,4 +112,4 @@ class ManagedBody(Body):
 
 
 class ManagedChanges(ManagedBody, Changes):
-    """Changes of a resource whose unknown fields are treated likewise."""
+    """Changes of a resource, whose unknown fields must not look like limits either."""

@@ -17,7 +17,7 @@ def usd_to_nano(usd: Decimal) -> int:
 
 
 def format_dollars(amount_nano: int) -> str:
-    """As people are told a limit: `$500.00`, with more decimals where it has them."""
+    """A limit as people read it: `$500.00`, with more decimals where it has them."""
     whole, fraction = divmod(amount_nano, NANO_PER_USD)
     cents = f"{fraction:09d}".rstrip("0").ljust(2, "0")
     return f"${whole}.{cents}"

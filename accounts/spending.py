@@ -144,7 +144,7 @@ def read_tag_budgets(workspace: Any) -> tuple[TagBudget, ...]:
 
 
 def format_end_user_scope_id(workspace: str, user_hash: str) -> str:
-    """As much of the hash as the column has room for."""
+    """The counter's id, with as much of the hash as the column has room for."""
     return f"{workspace}:{user_hash[:31]}"
 
 

@@ -89,7 +89,7 @@ class RateLimitsField(forms.JSONField):
 
 
 class NumbersField(WordsField):
-    """A list of whole numbers, typed likewise."""
+    """A list of whole numbers, typed with commas or line breaks between them."""
 
     def to_python(self, value: object) -> Any:
         words = super().to_python(value)

@@ -141,7 +141,7 @@ class Issuer:
         return found
 
     def recall_keys(self, key_id: str) -> list[PyJWK]:
-        """As `find_keys`, of those that are known; the issuer is not asked."""
+        """Those of `find_keys` that this process knows, without asking the issuer."""
         return self._select(key_id)
 
     def _select(self, key_id: str) -> list[PyJWK]:

@@ -162,7 +162,7 @@ def read_spending(
 
 
 def read_spending_of_many(budgets: Sequence[tuple[UUID, SpendScope]], *, at: datetime) -> list[int]:
-    """The same for budgets of several accounts, each beside its account, in one statement."""
+    """What counts against budgets of several accounts, each beside its account, in one query."""
     reader = build_django_reader()
     pieces = [
         _QueryBuilder(reader, account_id, at).build_count(str(n), scope)

@@ -45,7 +45,7 @@ def list_assigned_keys(
 def list_assigned_members(
     *, account_id: UUID, guardrail_id: UUID | None, page: Page
 ) -> tuple[list[GuardrailMember], int]:
-    """The same of members."""
+    """One page of a guardrail's members, or of all; and how many there are. Raises `NotFound`."""
     rows = living_assignments(GuardrailMember.objects.all()).filter(membership__account=account_id)
     found = _filter_by_guardrail(rows, account_id, guardrail_id)
     page_rows = found.select_related("membership__user", "assigned_by")
@@ -130,7 +130,8 @@ def assign_members(
     assigner: int | None,
     user_ids: Sequence[str],
 ) -> int:
-    """The same as `assign_keys`, of members by their users' public ids."""
+    """How many members the guardrail governs from now on, named by their users' public ids, as
+    `assign_keys` does it for keys."""
     with transaction.atomic():
         outdate_limits(account_id)
         with _refuse_default_guardrail(account_id, guardrail_id):
@@ -148,7 +149,7 @@ def assign_members(
 def unassign_members(
     *, account_id: UUID, guardrail_id: UUID, by: Actor, user_ids: Sequence[str]
 ) -> int:
-    """The same as `unassign_keys`, of members."""
+    """How many of the members were governed by the guardrail and are no more."""
     with transaction.atomic():
         outdate_limits(account_id)
         guardrail, members = _load_with_members(account_id, guardrail_id, user_ids)
@@ -165,7 +166,7 @@ def unassign_members(
 def _load_with_members(
     account_id: UUID, guardrail_id: UUID, user_ids: Sequence[str]
 ) -> tuple[Guardrail, list[Membership]]:
-    """The same of memberships, by their users' public ids."""
+    """The account's guardrail and memberships, by their users' public ids, in one query."""
     rows = Membership.objects.filter(account_id=account_id, user__public_id__in=user_ids)
     rows = rows.select_related("user", "guardrail_assignment__guardrail")
     members = list(rows.annotate(**_annotate_guardrail(account_id, guardrail_id)))

@@ -108,7 +108,7 @@ def change_guardrail(
 
 
 def update_guardrail(guardrail: Any, *, by: Actor, changes: Mapping[str, Any]) -> Any:
-    """The same for one as it was read: it is only written where nobody has changed it since. Its
+    """Change a guardrail that was read; raises `Conflict` where somebody has changed it since. Its
     account's limits are outdated where its budget changes."""
     with transaction.atomic():
         before = read_fields(guardrail, SETTINGS)

@@ -131,7 +131,7 @@ def set_budget(
 def apply_limit(
     budgets: WorkspaceBudgets, interval: str, limit_nano: int, enforcement: str = "block"
 ) -> WorkspaceBudgets:
-    """As they would be with this one set; nothing is saved."""
+    """The budgets with this one set; nothing is saved."""
     row = budgets.of(interval) or WorkspaceBudget(workspace=budgets.workspace, interval=interval)
     row.limit_nano, row.enforcement = limit_nano, enforcement
     others = [each for each in budgets.rows if each.interval != interval]

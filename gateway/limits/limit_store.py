@@ -108,7 +108,7 @@ class LimitStore:
         return self._take(text)
 
     def look(self, limits: Sequence[Sequence[Any]]) -> LimitAnswer | None:
-        """As `take`, for limits whose cost is 0: never for more than that."""
+        """Take nothing, of limits whose cost is 0: an answer as that of `take`."""
         if not self._hints.is_configured:
             return None
         text = (_TAKE, [tuple(limit) for limit in limits], *_NO_MORE)

@@ -163,7 +163,7 @@ class RateLimiter:
                 self._note(scope, WindowCount(start, max(0, count.used + amount)))
 
     def give_back(self, taken: Taken) -> None:
-        """As if it had not been taken."""
+        """Undo a `take`."""
         self.add(taken, [-limit.cost for limit in taken.limits])
 
     def close(self) -> None:

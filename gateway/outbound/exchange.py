@@ -110,7 +110,7 @@ class Exchange:
         return min(nearest - now, WAIT_S_MAX)
 
     def notice_s(self, until: float, too_late: type[OutboundError]) -> float:
-        """As ``left_s``, in steps that let an abort be seen. Raises Aborted too."""
+        """Seconds of ``left_s``, in steps that let an abort be seen. Raises Aborted too."""
         self.check_not_aborted()
         return min(self.left_s(until, too_late), NOTICE_S)
 

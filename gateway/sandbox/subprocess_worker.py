@@ -100,7 +100,7 @@ class SubprocessWorker:
         self.send_pieces([frame], len(frame), deadline)
 
     def send_pieces(self, pieces: Iterable[bytes], length: int, deadline: float) -> None:
-        """The same with a frame that comes in pieces, `length` bytes in all."""
+        """Send a frame that comes in pieces, `length` bytes in all."""
         try:
             self._send(_LENGTH.pack(length), deadline)
             for piece in pieces:

@@ -136,7 +136,7 @@ def _end_request_with(response: HttpResponseBase) -> None:
 
 
 def _with_request_id(request_id: str, start_response: "StartResponse") -> "StartResponse":
-    """The same, with the id among the headers."""
+    """`start_response` that adds the id to the headers."""
 
     def start(
         status: str, headers: list[tuple[str, str]], exc_info: Any = None

@@ -258,7 +258,7 @@ def find_expiring_credit(before: datetime) -> Iterator[ExpiringCredit]:
 
 
 def find_expiring_credit_of(account: Account, before: datetime) -> ExpiringCredit | None:
-    """The same for one account; None where nothing of it would expire."""
+    """What of one account would expire; None where nothing would."""
     old = LedgerEntry.objects.filter(account=account, kind__in=_INFLOWS, created_at__lte=before)
     newest = old.order_by("-created_at").first()
     young = _select_inflows(before).filter(account=account).aggregate(total=Sum("amount_nano"))
