@@ -60,7 +60,7 @@ _keys = KeyCache(
 
 
 def authenticate(request: HttpRequest) -> Caller:
-    """Whoever holds the key in the request.
+    """The holder of the key in the request.
 
     Raises `MissingCredential` or `Unauthenticated` (401), `RateLimited` (429, too many wrong ones
     from there), `PermissionDenied` (403, the creator left, or the key is for other addresses),
@@ -227,7 +227,7 @@ def _admit(find: Callable[[], Caller | None]) -> Caller:
     if caller is None:
         raise Unauthenticated
     if not caller.is_usable(datetime.now(UTC)):
-        # For its holder's records; whoever calls reads the same of every wrong key.
+        # For its holder's records; a caller reads the same of every wrong key.
         raise Unauthenticated(reason="key_disabled" if caller.disabled else "key_expired")
     if caller.creator_left:
         raise PermissionDenied(_CREATOR_LEFT, reason="creator_left")

@@ -43,7 +43,7 @@ def limit_wrong_tokens(request: HttpRequest) -> Limit:
 
 
 def limit_exchanges(code_hash: str) -> Limit:
-    """How often a code that was given out may fail: whoever has it shares it with no address."""
+    """How often a code that was given out may fail: its holder shares it with no address."""
     return Limit(f"failed_code:{code_hash}", settings.RATE_FAILED_TOKENS, MINUTE_S)
 
 

@@ -2,7 +2,7 @@
 the UTC windows that spending is counted in.
 
 A budget's spending stands on one counter for each of its windows (`SpendCounter`), which the ledger
-writer guards. Whoever makes, changes or ends a budget says so in the same transaction, by
+writer guards. Making, changing and ending a budget says so in the same transaction, by
 `outdate_limits` or `end_budgets` (`accounts.services.spend_scopes`): from its commit on the limit
 holds exactly, for requests under way too.
 """

@@ -76,7 +76,7 @@ def delete_old_end_user_counters() -> int:
 # What is left goes the next time.
 @shared_task(soft_time_limit=120, time_limit=150)
 def delete_old_sessions() -> None:
-    """Every hour, delete sessions of browsers that are over. Whoever begins to sign in has one."""
+    """Every hour, delete sessions of browsers that are over. Beginning to sign in makes one."""
     SessionStore.clear_expired()
 
 

@@ -84,7 +84,7 @@ def billing_is_enforced(**_: object) -> list[CheckMessage]:
 
 @register()
 def webhook_secret_is_long(**_: object) -> list[CheckMessage]:
-    """Whoever guesses it credits any account."""
+    """Guessing it credits any account."""
     if 0 < len(settings.CREDITS_WEBHOOK_SECRET) < _SECRET_CHARS_MIN:
         hint = "Make one with: openssl rand -hex 32"
         return [Warning("CREDITS_WEBHOOK_SECRET is short", hint=hint, id="gateway.W006")]

@@ -123,7 +123,7 @@ def new_data_key() -> bytes:
 
 
 def seal_under(data_key: bytes, plaintext: str, *, name: str) -> str:
-    """Encrypt for whoever has the data key; `name` is authenticated with it."""
+    """Encrypt under the data key; `name` is authenticated with it."""
     nonce = secrets.token_bytes(_NONCE_BYTES)
     sealed = AESGCM(data_key).encrypt(nonce, plaintext.encode(), name.encode())
     return _VERSION + base64.b64encode(nonce + sealed).decode()

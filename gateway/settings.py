@@ -84,7 +84,7 @@ MIDDLEWARE = [
     "allauth.account.middleware.AccountMiddleware",
     "accounts.people.middleware.PageSecondFactor",
 ]
-# Where pages for people send whoever is not signed in, and where they come to then.
+# Where pages send people who are not signed in, and where they come to then.
 LOGIN_URL = "account_login"
 LOGIN_REDIRECT_URL = "console:home"
 # In the database, where all web processes count the same tries, and a hint store is not needed.
@@ -237,9 +237,9 @@ if not CELERY_BROKER_URL:
 CELERY_TASK_ALWAYS_EAGER = False
 # Its worker watches for events and sends them; no long task may keep it.
 EVENT_QUEUE = "events"
-# Whoever works the first works all of them (`gateway.celery`).
+# A worker of the first works all of them (`gateway.celery`).
 DESTINATION_QUEUES = ("destinations", *(f"destinations-{number}" for number in range(1, 16)))
-# Every machine's `intern-control` takes from it too: whoever is first has the others told.
+# Every machine's `intern-control` takes from it too: the first to take it tells the others.
 INTERN_TICKS_QUEUE = "intern-ticks"
 CELERY_BEAT_SCHEDULE: dict[str, Any] = {
     "count-calls": {"task": "routing.tasks.count_calls", "schedule": 300.0},

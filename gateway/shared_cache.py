@@ -53,7 +53,7 @@ class Patience:
 class SharedCache:
     """One process's way to the hint store; `url` empty means that there is none.
 
-    `calls`, `failures` and `skipped` count for whoever watches; `error` names the last failure.
+    `calls`, `failures` and `skipped` count for metrics and tests; `error` names the last failure.
     """
 
     def __init__(

@@ -77,7 +77,7 @@ class TtlCache(Generic[Name, Found]):
             raise OperationalError("The look-up under way did not end")
         if read.error is not None:
             if not (is_ours or isinstance(read.error, Exception)):
-                # The time of whoever looked is over, or he was stopped: that is not ours.
+                # The reader's time is over, or it was stopped: that is not ours.
                 raise OperationalError("The look-up under way was cut off") from read.error
             raise read.error
         return read.found

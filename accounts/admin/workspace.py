@@ -209,7 +209,7 @@ class WorkspaceMembershipAdmin(RecordedAdmin):
 
 @admin.register(Membership)
 class MembershipAdmin(RecordedAdmin):
-    """Whoever leaves takes the keys they created out of service."""
+    """When a member leaves, the keys that they created stop working."""
 
     object_type = "membership"
     facts = ("user_id", "role")

@@ -131,7 +131,7 @@ def deliver(delivery: Delivery, *, now: datetime) -> bool:
             error=str(failure)[:_ERROR_CHARS],
         )
         return False
-    # Whoever has the lease by now, where a slow server took longer, need not send it again.
+    # Where a slow server outlived the lease, the next holder of it need not send the event again.
     Delivery.objects.filter(pk=delivery.pk, state="pending").update(
         state="delivered", delivered_at=now, lease_until=None, answer_status=status, error=""
     )

@@ -115,7 +115,7 @@ class Issuer:
         now = time.monotonic()
         if self._facts is not None and now - self._facts_at < self._fresh_s:
             return self._facts
-        # Whoever comes meanwhile goes on with that of before.
+        # Callers that come meanwhile go on with the former document.
         self._facts_at = now - self._fresh_s + self._ask_again_s
         try:
             facts = fetch_json(self.url.rstrip("/") + _DISCOVERY)

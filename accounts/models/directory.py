@@ -122,7 +122,7 @@ class ScimGroup(models.Model):
 
 
 class ScimGroupMapping(models.Model):
-    """Whoever is in the group is in the workspace, with this role at least."""
+    """Members of the group are in the workspace, with this role at least."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     group = models.ForeignKey(ScimGroup, on_delete=models.CASCADE, related_name="mappings")

@@ -59,7 +59,7 @@ def ask_to_confirm(request: HttpRequest, user: User) -> HttpResponse:
         "key": user.email.lower(),
     }
     is_sent = True
-    # Whoever comes back from a provider does so by a GET.
+    # A provider sends people back by a GET.
     if ratelimit.consume(request, **limit, limit_get=True):
         is_sent = False
         try:

@@ -7,7 +7,7 @@ from accounts.roles import Action, may_everywhere
 
 
 class OperatorSite(UnfoldAdminSite):
-    """For whoever may run the gateway. Django's permissions narrow what such a person may there."""
+    """For operators of the gateway. Django's permissions narrow what such a person may there."""
 
     def has_permission(self, request: HttpRequest) -> bool:
         return may_everywhere(request.user, Action.GATEWAY)

@@ -1,6 +1,6 @@
 """Which accounts, workspaces and roles a person's claims give, and the person, made when new.
 
-Whoever comes in by a provider is in the directory of each account: workspaces follow from mappings
+People who come by a provider are in the directory of each account: workspaces follow from mappings
 of claims and of groups, beside those that a directory put the person into.
 """
 

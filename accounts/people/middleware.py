@@ -75,7 +75,7 @@ class SignInRate:
             return _turn_away(refusal.headers["Retry-After"])
         if not is_form:
             return self.get_response(request)
-        # Whoever sends slowly keeps nobody waiting.
+        # A slow sender keeps nobody waiting.
         if not read_form(request):
             return HttpResponseBadRequest()
         if not self._room.acquire(timeout=_WAIT_S):
@@ -111,7 +111,7 @@ def bound_session(sender: object, request: HttpRequest | None, **_: object) -> N
 def count_new_factor(
     sender: Any, request: HttpRequest, user: Any, authenticator: Any, **_: Any
 ) -> None:
-    """Whoever sets a factor up proves to have it, so that this session has used it."""
+    """Setting a factor up proves to have it: this session has used it."""
     if authenticator.type != authenticator.Type.RECOVERY_CODES:
         facts = {"id": authenticator.pk, "type": authenticator.type}
         record_authentication(request, user, "mfa", **facts)

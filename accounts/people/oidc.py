@@ -66,7 +66,7 @@ def find_provider(provider_id: str) -> OidcProvider | None:
 
 
 def list_forced_providers(*names: str) -> list[OidcProvider]:
-    """The providers at one of which whoever has one of these names or addresses has to sign in."""
+    """The providers, one of which the person of these names or addresses has to sign in at."""
     domains = {name.rpartition("@")[2].lower() for name in names if "@" in name}
     return [each for each in settings.OIDC_PROVIDERS if domains & set(each.domains)]
 

@@ -34,7 +34,7 @@ class TooManyChannels(InvalidRequest):
 
 
 class NoMailServer(SchemaInvalid):
-    """E-mail needs a mail server, which whoever runs the gateway names."""
+    """E-mail needs a mail server, which the operator names in EMAIL_URL."""
 
     def __init__(self) -> None:
         text = "Invalid input: this gateway sends no e-mail, because EMAIL_URL is not set"

@@ -222,7 +222,7 @@ def _make_key(row: Any) -> tuple[ApiKey, str] | None:
         or (row.approving_key_id is not None and not row.has_key)
     ):
         return None
-    # The account's row first, as whoever changes keys and the ledger writer do.
+    # The account's row first, in the order of all who change keys and of the ledger writer.
     workspaces = Workspace.objects.select_related("account").filter(pk=row.workspace_id)
     workspace = workspaces.select_for_update(of=("account", "self"), no_key=True).first()
     if workspace is None:

@@ -53,7 +53,7 @@ def command_actor(name: str) -> Actor:
     return Actor(command=name)
 
 
-# Whoever has a shell on the gateway.
+# Somebody with a shell on the gateway.
 SYSTEM = command_actor("shell")
 
 

@@ -192,7 +192,7 @@ def _find_lease_end(wanted: RequestIdentity, now: datetime) -> datetime:
 
 
 def _was_abandoned(row: RepeatableRequest, now: datetime) -> bool:
-    """Whether it was charged some time ago: whoever carried it out did not live to say so."""
+    """Whether it was charged some time ago: its process died before it could say so."""
     if row.generation_id is None:
         return False
     charges = LedgerEntry.objects.filter(generation_id=row.generation_id, kind="usage")

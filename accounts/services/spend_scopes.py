@@ -1,6 +1,6 @@
 """Ending and changing budgets, so that they hold from the commit on, and what is left of old ones.
 
-Whoever changes a limit calls `outdate_limits` first: from the commit on, no hold is placed under
+A change of a limit calls `outdate_limits` first: from the commit on, no hold is placed under
 older limits. It locks the account's row, so what is read after it stays true until then.
 """
 

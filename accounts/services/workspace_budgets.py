@@ -156,7 +156,7 @@ def delete_budget(
             return False
         workspace = row.workspace
         end_budgets(account_id, build_workspace_scopes(workspace, [row]))
-        # Locked by now; whoever was faster has written the record.
+        # Locked by now; a faster caller has written the record.
         if not WorkspaceBudget.objects.filter(pk=row.pk).delete()[0]:
             return False
         _record(by, "deleted", row, _read_facts(workspace, row), None, at)

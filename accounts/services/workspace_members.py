@@ -58,7 +58,7 @@ def add_members(
     """The members named, and how many memberships were made or renewed.
 
     Everybody of the account belongs to its default workspace already. Raises `NotFound`, and
-    `SchemaInvalid` for whoever is not of the account.
+    `SchemaInvalid` for people who are not of the account.
     """
     with transaction.atomic():
         workspace = find_workspace(account_id, reference)

@@ -106,7 +106,7 @@ def find_workspace(
         raise NotFound
     rows = select_workspaces(account_id).annotate(**(asked or {})).filter(wanted)
     if lock:
-        # The account's row first, as whoever changes keys and the ledger writer do.
+        # The account's row first, in the order of all who change keys and of the ledger writer.
         rows = rows.select_related("account").select_for_update(of=("account", "self"), no_key=True)
     found = sorted(rows, key=lambda row: str(row.pk) != reference.lower())
     if not found:

@@ -41,7 +41,7 @@ class ManagedViewSet(LeanViewSet):
     """Management keys only. The list of statuses has no 503, so a silent database is a 500."""
 
     def manager(self, request: HttpRequest) -> Caller:
-        """Whoever asks. Raises what `authenticate_management` raises."""
+        """The caller. Raises what `authenticate_management` raises."""
         caller = authenticate_management(request)
         self.beside = {"user_id": caller.creator_id}
         return caller

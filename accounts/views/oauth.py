@@ -109,7 +109,7 @@ class CodesViewSet(ManagedViewSet):
 
 
 class ExchangeViewSet(ManagedViewSet):
-    """Whoever has the code and proves that it is his."""
+    """Open to the app that has the code and proves that the code is its own."""
 
     secret_answers = frozenset({"create"})
 

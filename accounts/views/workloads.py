@@ -64,7 +64,7 @@ class TokenExchange(Body):
     @model_validator(mode="before")
     @classmethod
     def _refuse_narrowing(cls, body: Any) -> Any:
-        """Whoever asks for less than the key may do is not given all of it."""
+        """Refuse to give a caller that asks for less all that the key may do."""
         names = _NARROWING & body.keys() if isinstance(body, dict) else ()
         for name in sorted(names):
             text = f'Unrecognized key: "{name}"; the token may do what the key may'
@@ -82,7 +82,7 @@ class ExchangedToken(ResourceObject):
 
 
 class TokensViewSet(ManagedViewSet):
-    """Whoever has a token of a trusted issuer, or a key."""
+    """Open to tokens of trusted issuers, and to keys."""
 
     secret_answers = frozenset({"create"})
 

@@ -88,7 +88,7 @@ class CompiledQuery(Generic[M]):
         )
         if unused := self._samples.keys() - {name for _, name, _ in slots}:
             raise ValueError(f"the query has no place for {', '.join(sorted(unused))}")
-        # It keeps no connection of whoever happened to be first.
+        # It keeps no connection of its first caller.
         compiler.connection = None
         return _CompiledSql(compiler, sql, tuple(params), slots)
 

@@ -61,7 +61,7 @@ def _threads(lane: Lane) -> Any:
 
 def _run_in_lane(lane: Lane, work: Callable[[], T]) -> T:
     """gevent prints what a pool's thread raises, arguments and all: errors come back as values."""
-    # Whoever asks there whose request it is gets an answer.
+    # There, too, the request under way is known.
     result, error = _threads(lane).apply(_capture, (partial(copy_context().run, work),))
     if error is not None:
         raise error

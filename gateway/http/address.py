@@ -13,7 +13,7 @@ from gateway.live_settings import settings
 
 Address = IPv4Address | IPv6Address
 Network = IPv4Network | IPv6Network
-# Whoever has one address of IPv6 has a whole network of them.
+# The holder of one IPv6 address has a whole network of them.
 _IPV6_PREFIX = 64
 AGENT_CHARS_MAX: Final = 200
 MAIN_REGION: Final = "global"

@@ -7,7 +7,7 @@ from typing import Final
 
 log = logging.getLogger("gateway.refusals")
 
-# Whoever is refused more often than that fills no disk and keeps nobody waiting for stderr.
+# A flood of refusals fills no disk and keeps nobody waiting for stderr.
 LINES_PER_S: Final = 50
 _WHAT_CHARS_MAX: Final = 200
 

@@ -25,7 +25,7 @@ NO_TAGS: Final[Tags] = {}
 
 
 class TagsInvalid(ValueError):
-    """The header is no list of tags. The text says why, for whoever sent it."""
+    """The header is no list of tags. The text says why, for its sender."""
 
 
 def read_tags(header: str | None, metadata: object, trace: object, own: Tags = NO_TAGS) -> Tags:

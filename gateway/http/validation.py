@@ -1,6 +1,6 @@
 """The wording of a schema failure: pydantic's errors in, `path: text` pairs out.
 
-Knows no app and raises no HTTP error; whoever refuses the request builds the body from the issues.
+Knows no app and raises no HTTP error; the refusal's body is built from the issues elsewhere.
 """
 
 import re

@@ -17,7 +17,7 @@ _KEPT: Final = "%/:?[]@!$&'()*+,;=-._~"
 
 
 class TargetRefused(ValueError):
-    """A URL that no request is sent to. The text says why, for whoever chose it."""
+    """A URL that no request is sent to. The text says why, for the one who chose it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from gateway.run.child import Child
 from gateway.run.plan import Plan
 
 HINTS_BYTES_MAX = "256mb"
-# Whoever runs this as root, in a container say, has chosen to: six lines a start say too much.
+# Running this as root, in a container say, is a choice: six lines a start say too much.
 _HUSH = "ignore:You're running the worker with superuser privileges"
 
 
@@ -101,7 +101,7 @@ def suspend_interns(plan: Plan) -> Child:
 
 def add_provider(plan: Plan, name: str) -> Child:
     """`manage.py add_provider NAME`, which reads the key from the environment."""
-    # Whoever only starts the gateway asked for no calls.
+    # Starting the gateway asks for no calls.
     options = ["--no-input", "--no-probe"]
     return _manage(plan, f"add_provider {name}", "add_provider", name, *options)
 

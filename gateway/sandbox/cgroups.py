@@ -101,7 +101,7 @@ def prepare_group(top: Path) -> Path:
         raise OSError(errno.EINVAL, "no delegated group of cgroup v2", str(top))
     for name in (_OURS, _SANDBOXES):
         (top / name).mkdir(exist_ok=True)
-    # All of them belong to whoever this part of the tree was given to: this gateway.
+    # All of them belong to this gateway, which this part of the tree was given to.
     for _ in range(_ROUNDS):
         for pid in (top / "cgroup.procs").read_text(encoding="ascii").split():
             with suppress(ProcessLookupError):

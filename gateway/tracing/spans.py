@@ -1,4 +1,4 @@
-"""Spans as plain values. Whoever makes them needs no part of OpenTelemetry, which is loaded only
+"""Spans as plain values. Making them needs no part of OpenTelemetry, which is loaded only
 where traces are on."""
 
 import os

@@ -40,7 +40,7 @@ LOW_CREDIT: Final = ScrapedGauge(
 
 
 def record_audit(mismatches: int, *, at: datetime) -> None:
-    """Leave the result of an audit for whoever scrapes."""
+    """Keep the result of an audit for the next scrape."""
     LastAudit.objects.update_or_create(pk=1, defaults={"at": at, "mismatches": mismatches})
 
 

@@ -155,17 +155,17 @@ def delete_mapping(*, account_id: UUID, mapping_id: UUID, keep_members: bool, by
 
 
 def lock_account(account_id: UUID) -> Account:
-    """Whoever changes groups or mappings of an account waits for others who do."""
+    """Let changes of an account's groups and mappings wait for one another."""
     return Account.objects.select_for_update(no_key=True).get(pk=account_id)
 
 
 def apply_groups(*, account_id: UUID, by: Actor) -> None:
     """Let memberships of workspaces follow groups, claims and mappings; the account is locked.
 
-    Whoever loses a workspace by it loses his keys there: they are disabled.
+    A member that loses a workspace by it loses the keys there: they are disabled.
     """
     roles = _find_group_roles(account_id)
-    # Whoever leaves the account meanwhile leaves when this is done.
+    # A member that leaves the account meanwhile leaves when this is done.
     rows = Membership.objects.select_for_update(no_key=True).filter(account_id=account_id)
     members = dict(rows.order_by("pk").values_list("user_id", "pk"))
     by_groups = Q(own_role__isnull=True) | Q(workspace__in={place[0] for place in roles})

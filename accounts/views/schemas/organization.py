@@ -55,7 +55,7 @@ class ScimGroupObject(ResourceObject):
 
 
 class NewMapping(ManagedBody):
-    """Whoever is in the group gets into the workspace with the role."""
+    """Members of the group get into the workspace with the role."""
 
     model_config = ConfigDict(title="ScimGroupMappingWanted")
 
