@@ -213,10 +213,10 @@ def _read_tools(body: JsonObject) -> JsonObject:
         for tool in tools:
             if tool["type"] == "function":
                 function = _select(tool, *_FUNCTION_KEYS)
-                deferred = {"defer_loading": True} if tool.get("defer_loading") else {}
-                tool = {"type": "function", "function": function, **deferred} | _select(
-                    tool, "cache_control"
-                )
+                built: JsonObject = {"type": "function", "function": function}
+                if tool.get("defer_loading"):
+                    built["defer_loading"] = True
+                tool = built | _select(tool, "cache_control")
             fields["tools"].append(tool)
     if body.get("parallel_tool_calls") is not None:
         fields["parallel_tool_calls"] = body["parallel_tool_calls"]

@@ -20,8 +20,10 @@ def is_marked(part: JsonObject) -> bool:
     return bool(part.get("cache_control") or part.get("prompt_cache_breakpoint"))
 
 
-def build_input_parts(content: list[JsonObject], *, marks: bool) -> list[JsonObject]:
-    """The parts of anything but an answer. With `marks` they carry cache breakpoints."""
+def _build_content(content: str | list[JsonObject], marks: bool) -> str | list[JsonObject]:
+    """What anybody but the model says. With `marks` the parts carry cache breakpoints."""
+    if not isinstance(content, list):
+        return content
     parts: list[JsonObject] = []
     for part in content:
         kind = part["type"]
@@ -66,21 +68,16 @@ def build_input(messages: list[JsonObject], *, marks: bool) -> tuple[str | None,
     others = messages[1:] if instructions else messages
     items: list[JsonObject] = []
     for message in others:
-        if message["role"] == "assistant":
+        role = message["role"]
+        if role == "assistant":
             items += _build_assistant_items(message)
-            continue
-        is_result = message["role"] == "tool"
-        content = message["content"]
-        if not is_result:
-            content = _prefix_name(content, message.get("name"))
-        if isinstance(content, list):
-            content = build_input_parts(content, marks=marks)
-        if is_result:
+        elif role == "tool":
             call_id = shorten_call_id(message["tool_call_id"])
-            item = {"type": "function_call_output", "call_id": call_id, "output": content}
+            output = _build_content(message["content"], marks)
+            items.append({"type": "function_call_output", "call_id": call_id, "output": output})
         else:
-            item = {"type": "message", "role": message["role"], "content": content or ""}
-        items.append(item)
+            content = _build_content(_prefix_name(message["content"], message.get("name")), marks)
+            items.append({"type": "message", "role": role, "content": content or ""})
     return instructions or None, _drop_idle_reasoning(items) or [_build_answer("")]
 
 
