@@ -200,30 +200,27 @@ def switch_off(row: Destination, *, drops_max: int, by: Actor) -> bool:
         if not at_end.update(enabled=False, updated_at=now):
             return False
         _record(by, "updated", row, {"enabled": True}, {"enabled": False})
-        _record_switched_off(Destination.objects.get(pk=row.pk), now)
+        row = Destination.objects.get(pk=row.pk)
+        # `last_error` tells neither config nor content.
+        record_event(
+            "destination.disabled",
+            key=f"destination.disabled:{row.pk}:{now.isoformat()}",
+            title=f'Destination "{row.name}" was switched off',
+            text=f'Destination "{row.name}" ({row.type}) took none of the last {row.drops_in_row} '
+            f"traces and was switched off: {row.last_error}. A management key of the account can "
+            f"switch it on with PATCH /api/v1/observability/destinations/{row.pk}.",
+            account_id=row.account_id,
+            workspace_id=row.workspace_id,
+            data={
+                "destination_id": str(row.pk),
+                "destination_name": row.name,
+                "type": row.type,
+                "drops_in_row": row.drops_in_row,
+                "last_error": row.last_error,
+            },
+            at=now,
+        )
     return True
-
-
-def _record_switched_off(row: Destination, now: datetime) -> None:
-    """For whoever wants to hear of it. `last_error` tells neither config nor content."""
-    record_event(
-        "destination.disabled",
-        key=f"destination.disabled:{row.pk}:{now.isoformat()}",
-        title=f'Destination "{row.name}" was switched off',
-        text=f'Destination "{row.name}" ({row.type}) took none of the last {row.drops_in_row} '
-        f"traces and was switched off: {row.last_error}. A management key of the account can "
-        f"switch it on with PATCH /api/v1/observability/destinations/{row.pk}.",
-        account_id=row.account_id,
-        workspace_id=row.workspace_id,
-        data={
-            "destination_id": str(row.pk),
-            "destination_name": row.name,
-            "type": row.type,
-            "drops_in_row": row.drops_in_row,
-            "last_error": row.last_error,
-        },
-        at=now,
-    )
 
 
 # --- What is the account's own --------------------------------------------------------------------

@@ -1,7 +1,7 @@
 """Senders of OTLP over HTTP in JSON: the collector, a webhook, and vendors that take it."""
 
 import base64
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Final, Literal, NamedTuple
 from urllib.parse import urlsplit
 
@@ -21,18 +21,40 @@ from routing.destinations.spans import build_payload, empty_payload
 _TRACES: Final = "/v1/traces"
 
 
-class WebhookConfig(DestinationConfig):
+class Target(NamedTuple):
+    """Where a config's requests go. `extra` are attributes of the vendor's own."""
+
+    url: str
+    headers: Mapping[str, str]
+    method: str = "POST"
+    extra: Mapping[str, str] | None = None
+
+
+class OtlpConfig(DestinationConfig):
+    """Base of the configs whose receivers take OTLP."""
+
+    def find_target(self) -> Target:
+        raise NotImplementedError
+
+
+class WebhookConfig(OtlpConfig):
     url: Url
     method: Literal["POST", "PUT"] = "POST"
     headers: Headers | None = None
 
+    def find_target(self) -> Target:
+        return Target(self.url, self.headers or {}, self.method)
 
-class CollectorConfig(DestinationConfig):
+
+class CollectorConfig(OtlpConfig):
     endpoint: Url
     headers: Headers | None = None
 
+    def find_target(self) -> Target:
+        return Target(_add_path(self.endpoint, _TRACES), self.headers or {})
 
-class LangfuseConfig(DestinationConfig):
+
+class LangfuseConfig(OtlpConfig):
     secrets: ClassVar[frozenset[str]] = frozenset({"secretKey"})
 
     publicKey: Word
@@ -40,8 +62,18 @@ class LangfuseConfig(DestinationConfig):
     baseUrl: Url = "https://cloud.langfuse.com"
     headers: Headers | None = None
 
+    def find_target(self) -> Target:
+        extra = {
+            "langfuse.observation.input": "input",
+            "langfuse.observation.output": "output",
+            "langfuse.trace.name": "trace_name",
+        }
+        headers = {"Authorization": _basic(self.publicKey, self.secretKey)}
+        url = _add_path(self.baseUrl, f"/api/public/otel{_TRACES}")
+        return Target(url, headers | (self.headers or {}), extra=extra)
 
-class LangsmithConfig(DestinationConfig):
+
+class LangsmithConfig(OtlpConfig):
     secrets: ClassVar[frozenset[str]] = frozenset({"apiKey"})
 
     apiKey: Secret
@@ -49,13 +81,27 @@ class LangsmithConfig(DestinationConfig):
     project: Word | None = None
     workspaceId: Word | None = None
 
+    def find_target(self) -> Target:
+        headers = {"x-api-key": self.apiKey}
+        if self.project:
+            headers["Langsmith-Project"] = self.project
+        if self.workspaceId:
+            headers["X-Tenant-Id"] = self.workspaceId
+        extra = {"gen_ai.prompt": "input", "gen_ai.completion": "output"}
+        url = _add_path(self.endpoint, f"/otel{_TRACES}")
+        return Target(url, headers, extra=extra | {"langsmith.trace.name": "trace_name"})
 
-class GrafanaConfig(DestinationConfig):
+
+class GrafanaConfig(OtlpConfig):
     secrets: ClassVar[frozenset[str]] = frozenset({"apiKey"})
 
     apiKey: Secret
     instanceId: Word
     baseUrl: Url
+
+    def find_target(self) -> Target:
+        headers = {"Authorization": _basic(self.instanceId, self.apiKey)}
+        return Target(_add_path(self.baseUrl, f"/otlp{_TRACES}"), headers)
 
 
 def _check_dsn(dsn: str) -> str:
@@ -68,61 +114,16 @@ def _check_dsn(dsn: str) -> str:
     return dsn
 
 
-class SentryConfig(DestinationConfig):
+class SentryConfig(OtlpConfig):
     secrets: ClassVar[frozenset[str]] = frozenset({"dsn"})
 
     dsn: Annotated[Secret, AfterValidator(_check_dsn)]
     endpoint: Url
 
-
-class Target(NamedTuple):
-    """Where a config's requests go. `extra` are attributes of the vendor's own."""
-
-    url: str
-    headers: Mapping[str, str]
-    method: str = "POST"
-    extra: Mapping[str, str] | None = None
-
-
-def _find_webhook(config: WebhookConfig) -> Target:
-    return Target(config.url, config.headers or {}, config.method)
-
-
-def _find_collector(config: CollectorConfig) -> Target:
-    return Target(_add_path(config.endpoint, _TRACES), config.headers or {})
-
-
-def _find_langfuse(config: LangfuseConfig) -> Target:
-    extra = {
-        "langfuse.observation.input": "input",
-        "langfuse.observation.output": "output",
-        "langfuse.trace.name": "trace_name",
-    }
-    headers = {"Authorization": _basic(config.publicKey, config.secretKey)}
-    url = _add_path(config.baseUrl, f"/api/public/otel{_TRACES}")
-    return Target(url, headers | (config.headers or {}), extra=extra)
-
-
-def _find_langsmith(config: LangsmithConfig) -> Target:
-    headers = {"x-api-key": config.apiKey}
-    if config.project:
-        headers["Langsmith-Project"] = config.project
-    if config.workspaceId:
-        headers["X-Tenant-Id"] = config.workspaceId
-    extra = {"gen_ai.prompt": "input", "gen_ai.completion": "output"}
-    url = _add_path(config.endpoint, f"/otel{_TRACES}")
-    return Target(url, headers, extra=extra | {"langsmith.trace.name": "trace_name"})
-
-
-def _find_grafana(config: GrafanaConfig) -> Target:
-    headers = {"Authorization": _basic(config.instanceId, config.apiKey)}
-    return Target(_add_path(config.baseUrl, f"/otlp{_TRACES}"), headers)
-
-
-def _find_sentry(config: SentryConfig) -> Target:
-    key = urlsplit(config.dsn).username
-    headers = {"x-sentry-auth": f"sentry sentry_key={key}"}
-    return Target(_add_path(config.endpoint, _TRACES), headers)
+    def find_target(self) -> Target:
+        key = urlsplit(self.dsn).username
+        headers = {"x-sentry-auth": f"sentry sentry_key={key}"}
+        return Target(_add_path(self.endpoint, _TRACES), headers)
 
 
 def _add_path(base: str, path: str) -> str:
@@ -135,27 +136,28 @@ def _basic(user: str, password: str) -> str:
     return "Basic " + base64.b64encode(f"{user}:{password}".encode()).decode()
 
 
-def _sender(config: type[Any], find: Callable[[Any], Target]) -> Sender[Any]:
-    def build(
-        given: object, traces: Sequence[TraceFacts], groups: MetadataGroups
-    ) -> OutgoingRequest:
-        target = find(given)
-        body = build_payload(traces, groups, target.extra)
-        return json_request(target.url, body, target.headers, method=target.method)
-
-    def build_test(given: object) -> OutgoingRequest:
-        target = find(given)
-        headers = {**target.headers, **dict([TEST_HEADER])}
-        return json_request(target.url, empty_payload(), headers, method=target.method)
-
-    return Sender(config, build, build_test)
+def _build(
+    config: OtlpConfig, traces: Sequence[TraceFacts], groups: MetadataGroups
+) -> OutgoingRequest:
+    target = config.find_target()
+    body = build_payload(traces, groups, target.extra)
+    return json_request(target.url, body, target.headers, method=target.method)
 
 
+def _build_test(config: OtlpConfig) -> OutgoingRequest:
+    target = config.find_target()
+    headers = {**target.headers, **dict([TEST_HEADER])}
+    return json_request(target.url, empty_payload(), headers, method=target.method)
+
+
+_CONFIGS: Final[Mapping[str, type[OtlpConfig]]] = {
+    "grafana": GrafanaConfig,
+    "langfuse": LangfuseConfig,
+    "langsmith": LangsmithConfig,
+    "otel-collector": CollectorConfig,
+    "sentry": SentryConfig,
+    "webhook": WebhookConfig,
+}
 OTLP_SENDERS: Final[Mapping[str, Sender[Any]]] = {
-    "grafana": _sender(GrafanaConfig, _find_grafana),
-    "langfuse": _sender(LangfuseConfig, _find_langfuse),
-    "langsmith": _sender(LangsmithConfig, _find_langsmith),
-    "otel-collector": _sender(CollectorConfig, _find_collector),
-    "sentry": _sender(SentryConfig, _find_sentry),
-    "webhook": _sender(WebhookConfig, _find_webhook),
+    name: Sender(config, _build, _build_test) for name, config in _CONFIGS.items()
 }

@@ -97,23 +97,20 @@ def _object_key(config: S3Config, facts: TraceFacts) -> str:
 def _sign(
     config: S3Config, key: str, body: bytes, extra: Mapping[str, str] | None = None
 ) -> OutgoingRequest:
-    url = f"{_bucket_url(config)}/{quote(key, safe='/-_.~')}"
+    if config.endpoint is not None:
+        bucket = f"{config.endpoint.rstrip('/')}/{config.bucketName}"
+    elif "." in config.bucketName:
+        # A certificate for all buckets names none with a dot.
+        bucket = f"https://s3.{config.region}.amazonaws.com/{config.bucketName}"
+    else:
+        bucket = f"https://{config.bucketName}.s3.{config.region}.amazonaws.com"
+    url = f"{bucket}/{quote(key, safe='/-_.~')}"
     headers = dict([JSON]) | dict(config.headers or {}) | dict(extra or {})
     request = AWSRequest("PUT", url, headers=headers, data=body)
     credentials = Credentials(config.accessKeyId, config.secretAccessKey, config.sessionToken)
     S3SigV4Auth(credentials, "s3", config.region).add_auth(request)
     signed = tuple((str(name), str(value)) for name, value in request.headers.items())
     return OutgoingRequest(url, signed, body, "PUT")
-
-
-def _bucket_url(config: S3Config) -> str:
-    if config.endpoint is not None:
-        return f"{config.endpoint.rstrip('/')}/{config.bucketName}"
-    host = f"s3.{config.region}.amazonaws.com"
-    # A certificate for all buckets names none with a dot.
-    if "." in config.bucketName:
-        return f"https://{host}/{config.bucketName}"
-    return f"https://{config.bucketName}.{host}"
 
 
 S3: Final[Sender[Any]] = Sender(S3Config, _build, _build_test, is_trace_alone=True)
