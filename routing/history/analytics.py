@@ -1,7 +1,7 @@
 """Answering an analytics query."""
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime
 from typing import Any, Final, NamedTuple
@@ -32,6 +32,8 @@ from routing.history.spans import RollupState
 from routing.history.statement import Statement, UsageQuery
 
 _Row = JsonObject
+# Dimensions whose rows are given names beside their ids.
+_LABELLED: Final = frozenset({"api_key_id", "workspace", "user"})
 
 
 class AnalyticsAnswer(NamedTuple):
@@ -49,9 +51,9 @@ def answer_query(account_id: UUID, body: AnalyticsBody, now: datetime) -> Analyt
     with deadline(settings.ANALYTICS_TIMEOUT):
         db_rows = fetch_rows(query, now)
         labels = {
-            name: _LABELS[name]({row[f"by_{number}"] for row in db_rows})
+            name: _read_labels(name, {row[f"by_{number}"] for row in db_rows})
             for number, name in enumerate(body.dimensions)
-            if name in _LABELS
+            if name in _LABELLED
         }
         sql_dialect = dialect()
         rows = [_serialize_row(row, body, labels, sql_dialect) for row in db_rows]
@@ -195,29 +197,20 @@ def serialize_value(kind: Kind, value: Any) -> Any:
             return float(value)
 
 
-def _label_keys(ids: set[Any]) -> dict[Any, _Row]:
-    rows = ApiKey.objects.filter(pk__in=ids).values_list("pk", "name", "hash")
-    return {pk: {"api_key_id": name, "api_key_hash": key_hash} for pk, name, key_hash in rows}
-
-
-def _label_workspaces(ids: set[Any]) -> dict[Any, _Row]:
-    by_id = {value if isinstance(value, UUID) else UUID(value): value for value in ids}
-    names = Workspace.everything.filter(pk__in=by_id).values_list("pk", "name")
-    return {by_id[pk]: {"workspace": name, "workspace_id": str(pk)} for pk, name in names}
-
-
-def _label_users(ids: set[Any]) -> dict[Any, _Row]:
-    rows = User.objects.filter(pk__in=ids).values_list("pk", "public_id", "email")
-    nobody: _Row = {"user": None, "user_email": None}
-    known = {pk: {"user": public_id, "user_email": email or None} for pk, public_id, email in rows}
-    return {0: nobody} | known
-
-
-_LABELS: Final[Mapping[str, Callable[[set[Any]], dict[Any, _Row]]]] = {
-    "api_key_id": _label_keys,
-    "workspace": _label_workspaces,
-    "user": _label_users,
-}
+def _read_labels(dimension: str, ids: set[Any]) -> dict[Any, _Row]:
+    """The fields of the response for each id of a key, a workspace or a user (0 for nobody)."""
+    if dimension == "api_key_id":
+        keys = ApiKey.objects.filter(pk__in=ids).values_list("pk", "name", "hash")
+        return {pk: {"api_key_id": name, "api_key_hash": key_hash} for pk, name, key_hash in keys}
+    if dimension == "workspace":
+        by_id = {value if isinstance(value, UUID) else UUID(value): value for value in ids}
+        names = Workspace.everything.filter(pk__in=by_id).values_list("pk", "name")
+        return {by_id[pk]: {"workspace": name, "workspace_id": str(pk)} for pk, name in names}
+    labels: dict[Any, _Row] = {0: {"user": None, "user_email": None}}
+    users = User.objects.filter(pk__in=ids).values_list("pk", "public_id", "email")
+    for pk, public_id, email in users:
+        labels[pk] = {"user": public_id, "user_email": email or None}
+    return labels
 
 
 # --- GET /analytics/meta ----------------------------------------------------------------------

@@ -1,7 +1,7 @@
 """Filters of an analytics query as SQL conditions, their values bound."""
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 from uuid import UUID
 
@@ -55,8 +55,11 @@ def _build_condition(
     if field in _UNORDERED and operator not in _EQUALITIES:
         raise _UnusableValue("operator", describe_options(_EQUALITIES))
     given_values = value if isinstance(value, list) else [value]
-    read_value = _READERS.get(field, _read_text)
-    bound = [each for given in given_values for each in read_value(given, account_id, sql_dialect)]
+    bound = [
+        each
+        for given in given_values
+        for each in _read_value(field, given, account_id, sql_dialect)
+    ]
     is_negative = operator in {"neq", "not_in"}
     if field == "tag":
         matching = match_tags(given_values, sql_dialect)
@@ -89,63 +92,42 @@ def match_tags(tags: Sequence[str], sql_dialect: Dialect) -> QueryCondition:
     return QueryCondition("tags", has, tuple(tags))
 
 
-def _read_text(value: Any, account_id: UUID, sql_dialect: Dialect) -> list[Sql]:
-    del account_id, sql_dialect
+def _read_value(field: str, value: Any, account_id: UUID, sql_dialect: Dialect) -> list[Sql]:
+    """The stored values that a caller's value means: two for an end user, else one."""
+    match field:
+        case "api_key_id":
+            # A key's number, also as text, or its hash.
+            if isinstance(value, str) and _HASH.fullmatch(value):
+                query = "SELECT id FROM accounts_apikey WHERE hash = %s AND account_id = %s"
+                values = (value, sql_dialect.uuid(account_id))
+                return [Sql(f"COALESCE(({query}), {_NOBODY})", values)]
+            if isinstance(value, str) and _NUMBER.fullmatch(value):
+                value = int(value)
+            if not isinstance(value, int) or not 0 <= value <= _LARGEST:
+                text = "Invalid input: expected the number or the hash of a key"
+                raise _UnusableValue("value", text)
+            return [Sql("%s", (value,))]
+        case "status":
+            if isinstance(value, str) and _STATUS.fullmatch(value):
+                value = int(value)
+            if not isinstance(value, int) or not 100 <= value <= 599:
+                raise _UnusableValue("value", "Invalid input: expected an HTTP status")
+            return [Sql("%s", (value,))]
+        case "workspace":
+            try:
+                return [Sql("%s", (sql_dialect.uuid(UUID(value)),))]
+            except (ValueError, AttributeError, TypeError):
+                raise _UnusableValue("value", "Invalid UUID") from None
     if not isinstance(value, str):
-        raise _UnusableValue(
-            "value", f"Invalid input: expected string, received {name_json_type(value)}"
-        )
-    return [Sql("%s", (value,))]
+        text = f"Invalid input: expected string, received {name_json_type(value)}"
+        raise _UnusableValue("value", text)
+    if field == "user":
+        query = "SELECT id FROM accounts_user WHERE public_id = %s"
+        return [Sql(f"COALESCE(({query}), {_NOBODY})", (value,))]
+    by_value = [Sql("%s", (value,))]
+    # An end user's name as the caller gave it, and the hash that is stored of it.
+    hashed = [Sql("%s", (hash_user(account_id, value),))] if field == "external_user" else []
+    return by_value + hashed
 
 
-def _read_end_user(value: Any, account_id: UUID, sql_dialect: Dialect) -> list[Sql]:
-    """Match the name that the caller gave a user, and the hash that is stored of it."""
-    by_name = _read_text(value, account_id, sql_dialect)
-    return [*by_name, Sql("%s", (hash_user(account_id, value),))]
-
-
-def _read_key(value: Any, account_id: UUID, sql_dialect: Dialect) -> list[Sql]:
-    """Read a key's number, also as text, or its hash."""
-    if isinstance(value, str) and _HASH.fullmatch(value):
-        query = "SELECT id FROM accounts_apikey WHERE hash = %s AND account_id = %s"
-        values = (value, sql_dialect.uuid(account_id))
-        return [Sql(f"COALESCE(({query}), {_NOBODY})", values)]
-    if isinstance(value, str) and _NUMBER.fullmatch(value):
-        value = int(value)
-    if not isinstance(value, int) or not 0 <= value <= _LARGEST:
-        raise _UnusableValue("value", "Invalid input: expected the number or the hash of a key")
-    return [Sql("%s", (value,))]
-
-
-def _read_user(value: Any, account_id: UUID, sql_dialect: Dialect) -> list[Sql]:
-    (name,) = _read_text(value, account_id, sql_dialect)
-    query = "SELECT id FROM accounts_user WHERE public_id = %s"
-    return [Sql(f"COALESCE(({query}), {_NOBODY})", name.values)]
-
-
-def _read_status(value: Any, account_id: UUID, sql_dialect: Dialect) -> list[Sql]:
-    """Read an HTTP status, also as text."""
-    del account_id, sql_dialect
-    if isinstance(value, str) and _STATUS.fullmatch(value):
-        value = int(value)
-    if not isinstance(value, int) or not 100 <= value <= 599:
-        raise _UnusableValue("value", "Invalid input: expected an HTTP status")
-    return [Sql("%s", (value,))]
-
-
-def _read_workspace(value: Any, account_id: UUID, sql_dialect: Dialect) -> list[Sql]:
-    try:
-        return [Sql("%s", (sql_dialect.uuid(UUID(value)),))]
-    except (ValueError, AttributeError, TypeError):
-        raise _UnusableValue("value", "Invalid UUID") from None
-
-
-_Reader = Callable[[Any, UUID, Dialect], list[Sql]]
-_READERS: Final[Mapping[str, _Reader]] = {
-    "api_key_id": _read_key,
-    "user": _read_user,
-    "workspace": _read_workspace,
-    "external_user": _read_end_user,
-    "status": _read_status,
-}
 assert set(_EQUALITIES) == {"eq", "neq", *ARRAY}
