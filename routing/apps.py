@@ -1,15 +1,15 @@
-from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, cast
 
 from django.apps import AppConfig
+from django.utils.functional import SimpleLazyObject
 
 from gateway.http.jsonio import JsonObject
 
 if TYPE_CHECKING:
-    from datetime import datetime
     from uuid import UUID
 
-    from accounts.ports import ByokUsage, KeyTrial, RecentUsage, UsageScope
+    from accounts.ports import HigherApps
+    from routing.history.erasure import EndUser
 
 
 class RoutingConfig(AppConfig):
@@ -23,15 +23,20 @@ class RoutingConfig(AppConfig):
         from gateway.doctor.findings import register
         from gateway.health import register_check
         from gateway.http.vendor_names import register_router_check
+        from routing.destinations.models import Destination
         from routing.history.erasure import register_eraser
+        from routing.presets.models import Preset
 
         register_check("catalogue", True, _report_catalogue)
         register("prices", "routing.catalogue.pricebook.examine_prices")
         register_router_check(_is_router_alias)
-        register_belongings("presets", WorkspaceBelongings(_list_presets, _delete_presets))
-        destinations = WorkspaceBelongings(_list_destinations, _delete_destinations, at_once=True)
+        presets = WorkspaceBelongings(Preset.objects.all, _delete_presets)
+        register_belongings("presets", presets)
+        destinations = WorkspaceBelongings(
+            Destination.objects.all, _delete_destinations, at_once=True
+        )
         register_belongings("destinations", destinations)
-        register_higher_apps(_AccountPorts())
+        register_higher_apps(cast("HigherApps", SimpleLazyObject(_load_ports)))
         register_eraser("failures", _erase_from_failures)
 
 
@@ -43,22 +48,10 @@ def _report_catalogue() -> JsonObject:
     return {"ok": True, "version": snapshot.version, "endpoints": snapshot.endpoint_count}
 
 
-def _list_presets() -> Any:
-    from routing.presets.models import Preset
-
-    return Preset.objects.all()
-
-
 def _delete_presets(workspace_id: "UUID") -> int:
     from routing.presets.services import delete_workspace_presets
 
     return delete_workspace_presets(workspace_id)
-
-
-def _list_destinations() -> Any:
-    from routing.destinations.models import Destination
-
-    return Destination.objects.all()
 
 
 def _delete_destinations(workspace_id: "UUID") -> int:
@@ -67,7 +60,7 @@ def _delete_destinations(workspace_id: "UUID") -> int:
     return delete_destinations_of(workspace_id)
 
 
-def _erase_from_failures(user: Any) -> int:
+def _erase_from_failures(user: "EndUser") -> int:
     from routing.reports.failed_requests import erase_from_failures
 
     return erase_from_failures(user)
@@ -79,44 +72,8 @@ def _is_router_alias(theirs: str, ours: str) -> bool:
     return is_router_alias(theirs, ours)
 
 
-class _AccountPorts:
-    """`accounts.ports.HigherApps`. Modules are imported when the first question comes."""
+def _load_ports() -> "HigherApps":
+    """Load what accounts asks only when the first question comes."""
+    from routing.ports import AccountPorts
 
-    def is_known_model(self, name: str) -> bool:
-        from routing.ports import is_model_name
-
-        return is_model_name(name)
-
-    def is_known_provider(self, slug: str) -> bool:
-        from routing.ports import is_provider_slug
-
-        return is_provider_slug(slug)
-
-    def find_model_slugs(self, names: Iterable[str]) -> Mapping[str, str]:
-        from routing.ports import find_model_slugs
-
-        return find_model_slugs(names)
-
-    def find_provider_slugs(self, names: Iterable[str]) -> Mapping[str, str]:
-        from routing.ports import find_provider_slugs
-
-        return find_provider_slugs(names)
-
-    def try_key(self, slug: str, key: str) -> "KeyTrial":
-        from routing.ports import try_key
-
-        return try_key(slug, key)
-
-    def count_byok_usage(
-        self, account_id: "UUID", credential_id: "UUID", since: "datetime"
-    ) -> "ByokUsage":
-        from routing.metering.byok import read_byok_usage
-
-        return read_byok_usage(account_id, credential_id, since)
-
-    def read_recent_usage(
-        self, account_id: "UUID", scope: "UsageScope", pk: object
-    ) -> "Mapping[str, RecentUsage]":
-        from routing.history.activity import read_recent_usage
-
-        return read_recent_usage(account_id, scope, pk)
+    return AccountPorts()
