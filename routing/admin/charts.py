@@ -86,7 +86,7 @@ def load_stretches(samples: "QuerySet[EndpointSample]") -> list[Stretch]:
             p90=_sum_by_calls("first_token_p90_ms"),
         )
     )
-    return [_stretch(row) for row in rows]
+    return [_build_stretch(row) for row in rows]
 
 
 def _merge_samples(samples: Sequence[EndpointSample]) -> Stretch:
@@ -100,14 +100,14 @@ def _merge_samples(samples: Sequence[EndpointSample]) -> Stretch:
         "p50": sum(each.calls * (each.first_token_p50_ms or 0) for each in timed),
         "p90": sum(each.calls * (each.first_token_p90_ms or 0) for each in timed),
     }
-    return _stretch(row)
+    return _build_stretch(row)
 
 
 def _sum_by_calls(field: str) -> Sum:
     return Sum(F(field) * F("calls"), output_field=FloatField())
 
 
-def _stretch(row: JsonObject) -> Stretch:
+def _build_stretch(row: JsonObject) -> Stretch:
     timed = row["timed"] or 0
     p50, p90 = ((row[name] / timed) if timed else None for name in ("p50", "p90"))
     return Stretch(
@@ -124,14 +124,14 @@ def _draw_status(stretches: Sequence[Stretch], until: datetime) -> SafeString:
         "",
         '<rect x="{}" y="0" width="{}" height="{}" fill="{}"><title>{}</title></rect>',
         (
-            (_x(each.started_at, until), width, _STRIP, _colour(each), each.title)
+            (_x(each.started_at, until), width, _STRIP, _choose_colour(each), each.title)
             for each in stretches
         ),
     )
     return _draw_picture(bars, until, _STRIP, "status")
 
 
-def _colour(each: Stretch) -> str:
+def _choose_colour(each: Stretch) -> str:
     if not each.calls:
         return _LIMITED
     failing = each.errors / each.calls
@@ -154,14 +154,14 @@ def _draw_lines(
         "",
         '<path d="{}" fill="none" stroke="{}" stroke-width="1.5" stroke-linecap="round"/>',
         (
-            (" ".join(_path(points, until, top)), colour)
+            (" ".join(_draw_path(points, until, top)), colour)
             for points, colour in zip(series, _LINES, strict=False)
         ),
     )
     return _draw_picture(scale + lines, until, _HEIGHT, label)
 
 
-def _path(points: _Points, until: datetime, top: float) -> Iterator[str]:
+def _draw_path(points: _Points, until: datetime, top: float) -> Iterator[str]:
     """A line that breaks where nothing is known; a point of its own shows as a dot."""
     before: datetime | None = None
     for at, value in points:

@@ -97,18 +97,18 @@ def stream_csv(export: UsageExport) -> Iterator[bytes]:
 
 
 def encode_head(columns: Sequence[Column]) -> bytes:
-    return _encode([[column.name for column in columns]])
+    return _encode_csv([[column.name for column in columns]])
 
 
 def encode_rows(columns: Sequence[Column], rows: Sequence[Sequence[Any]]) -> bytes:
     writers = [_CELLS.get(column.kind, str) for column in columns]
-    return _encode(
+    return _encode_csv(
         ["" if value is None else cell(value) for cell, value in zip(writers, row, strict=True)]
         for row in rows
     )
 
 
-def _encode(rows: Any) -> bytes:
+def _encode_csv(rows: Any) -> bytes:
     text = io.StringIO()
     csv.writer(text).writerows(rows)
     return text.getvalue().encode()
@@ -143,8 +143,16 @@ class _ParquetWriter:
     def __init__(self, columns: Sequence[Column], file: BinaryIO) -> None:
         if not is_parquet_available():
             raise ParquetMissing
-        self._arrow = import_module("pyarrow")
-        fields = [(column.name, self._find_type(column.kind)) for column in columns]
+        arrow = self._arrow = import_module("pyarrow")
+        types: dict[Kind, Any] = {
+            "whole": arrow.int64(),
+            "nano": arrow.int64(),
+            "usd": arrow.decimal128(38, 9),
+            "flag": arrow.bool_(),
+            "moment": arrow.timestamp("us", tz="UTC"),
+            "day": arrow.date32(),
+        }
+        fields = [(column.name, types.get(column.kind, arrow.string())) for column in columns]
         self._schema = self._arrow.schema(fields)
         self._kinds = [column.kind for column in columns]
         self._file = import_module("pyarrow.parquet").ParquetWriter(file, self._schema)
@@ -174,18 +182,6 @@ class _ParquetWriter:
         ]
         self._file.write_table(self._arrow.Table.from_arrays(arrays, schema=self._schema))
         self._waiting = []
-
-    def _find_type(self, kind: Kind) -> Any:
-        arrow = self._arrow
-        types: dict[Kind, Any] = {
-            "whole": arrow.int64(),
-            "nano": arrow.int64(),
-            "usd": arrow.decimal128(38, 9),
-            "flag": arrow.bool_(),
-            "moment": arrow.timestamp("us", tz="UTC"),
-            "day": arrow.date32(),
-        }
-        return types.get(kind, arrow.string())
 
 
 @cache

@@ -102,17 +102,17 @@ def _read_entries(span: _Span, size: int) -> Iterator[list[list[Any]]]:
     columns = list_columns("generation", sql_dialect)
     read = build_reader(columns, span.account_id)
     kinds = "e.kind IN ('usage', 'usage_reversal')"
-    select = f"SELECT {_join(columns)}{_FROM}{_FEE}{_WHERE} AND {kinds}"
+    select = f"SELECT {_join_columns(columns)}{_FROM}{_FEE}{_WHERE} AND {kinds}"
     tail = f" ORDER BY e.created_at, e.id LIMIT {size}"
-    rows = _fetch(select + tail, _bind(sql_dialect, span))
+    rows = _fetch_page(select + tail, _bind_span(sql_dialect, span))
     while rows:
         yield [read(row) for row in rows]
         if len(rows) < size:
             return
         last_id, booked_at = rows[-1][0], rows[-1][1]
         after = span._replace(start=read_moment(booked_at))
-        values = [*_bind(sql_dialect, after), sql_dialect.moment(after.start), last_id]
-        rows = _fetch(f"{select} AND (e.created_at, e.id) > (%s, %s){tail}", values)
+        values = [*_bind_span(sql_dialect, after), sql_dialect.moment(after.start), last_id]
+        rows = _fetch_page(f"{select} AND (e.created_at, e.id) > (%s, %s){tail}", values)
 
 
 def _read_days(span: _Span, size: int) -> Iterator[list[list[Any]]]:
@@ -138,31 +138,31 @@ def _read_day(span: _Span, size: int) -> Iterator[list[list[Any]]]:
     columns = list_columns("day", sql_dialect)
     read = build_reader(columns, span.account_id)
     places = [place for place, column in enumerate(columns) if column.groups]
-    groups = _join([columns[place] for place in places])
+    groups = _join_columns([columns[place] for place in places])
     kinds = ", ".join(f"'{kind}'" for kind in USAGE_KINDS)
-    select = f"SELECT {_join(columns)}{_FROM}{_WHERE} AND e.kind IN ({kinds})"
+    select = f"SELECT {_join_columns(columns)}{_FROM}{_WHERE} AND e.kind IN ({kinds})"
     tail = f" GROUP BY {groups} ORDER BY {groups} LIMIT {size}"
     behind = f" AND ({groups}) > ({', '.join(['%s'] * len(places))})"
     day = span.start.date()
-    rows = _fetch(select + tail, _bind(sql_dialect, span))
+    rows = _fetch_page(select + tail, _bind_span(sql_dialect, span))
     while rows:
         yield [[day, *read(row)] for row in rows]
         if len(rows) < size:
             return
         last = [rows[-1][place] for place in places]
-        rows = _fetch(select + behind + tail, [*_bind(sql_dialect, span), *last])
+        rows = _fetch_page(select + behind + tail, [*_bind_span(sql_dialect, span), *last])
 
 
-def _join(columns: Sequence[Column]) -> str:
+def _join_columns(columns: Sequence[Column]) -> str:
     return ", ".join(column.sql for column in columns)
 
 
-def _bind(sql_dialect: Dialect, span: _Span) -> list[Any]:
+def _bind_span(sql_dialect: Dialect, span: _Span) -> list[Any]:
     start, end = sql_dialect.moment(span.start), sql_dialect.moment(span.end)
     return [sql_dialect.uuid(span.account_id), start, end]
 
 
-def _fetch(sql: str, values: Sequence[Any]) -> list[Any]:
+def _fetch_page(sql: str, values: Sequence[Any]) -> list[Any]:
     """All rows of a page, decoded in turns: PostgreSQL's are decoded on the event loop."""
     rows: list[Any] = []
     with connection.cursor() as cursor:

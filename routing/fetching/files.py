@@ -105,8 +105,8 @@ def _read(content: Content, until: float, chars_max: int) -> FileText:
     try:
         reader.send(dumps(facts), until)
         reader.send_pieces(content.pieces, content.sent, until)
-        facts_told = reader.receive(_FACTS_BYTES_MAX, until + _GRACE_S)
-        told: JsonObject = pydantic_core.from_json(facts_told)
+        packed = reader.receive(_FACTS_BYTES_MAX, until + _GRACE_S)
+        result: JsonObject = pydantic_core.from_json(packed)
         text = reader.receive(chars_max * _CHAR_BYTES_MAX, until + _GRACE_S)
     except WorkerTimeout:
         raise FileUnreadable(TOO_SLOW) from None
@@ -114,7 +114,7 @@ def _read(content: Content, until: float, chars_max: int) -> FileText:
         raise FileUnreadable("cannot be read") from None
     finally:
         reader.close()
-    if "error" in told:
-        raise FileUnreadable(f"cannot be read: {told['error']}")
-    said = decode(text) if told["has_text"] else None
-    return FileText(said, told["hash"], told.get("pages"), told.get("cut", False))
+    if "error" in result:
+        raise FileUnreadable(f"cannot be read: {result['error']}")
+    text_found = decode(text) if result["has_text"] else None
+    return FileText(text_found, result["hash"], result.get("pages"), result.get("cut", False))

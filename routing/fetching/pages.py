@@ -48,7 +48,7 @@ def read_page(
 ) -> Page:
     """Title and text of an HTML page, of the text as much as is asked for. Raises `Unreadable`."""
     until = time.monotonic() + timeout_s
-    with _readers.one(until) as taken:
+    with _readers.lend(until) as taken:
         return taken.read(page, charset, url, until, chars_max)
 
 
@@ -95,9 +95,9 @@ class _Reader:
             self._send(_LENGTH.pack(len(head)) + head, until)
             self._send(_LENGTH.pack(len(page)), until)
             self._send(page, until)
-            title = self._frame(reader.TITLE_CHARS_MAX, until)
+            title = self._receive_text(reader.TITLE_CHARS_MAX, until)
             # One character more than is wanted says that there are more.
-            text = self._frame(chars_max + 1, until)
+            text = self._receive_text(chars_max + 1, until)
         except OSError:
             raise Unreadable from None
         return Page(title, text[:chars_max], is_cut=len(text) > chars_max)
@@ -114,7 +114,7 @@ class _Reader:
         self._line.settimeout(_remaining_s(until))
         self._line.sendall(data)
 
-    def _frame(self, chars_max: int, until: float) -> str:
+    def _receive_text(self, chars_max: int, until: float) -> str:
         """A text, which has no other form: reading JSON would hold up everybody else."""
         (size,) = _LENGTH.unpack(self._receive(_LENGTH.size, until))
         if size > chars_max * _CHAR_BYTES_MAX:
@@ -139,7 +139,7 @@ class _Readers:
         self._free = threading.Semaphore(READERS_MAX)
 
     @contextmanager
-    def one(self, until: float) -> Iterator[_Reader]:
+    def lend(self, until: float) -> Iterator[_Reader]:
         """A reader for one page."""
         if not self._free.acquire(timeout=_remaining_s(until)):
             raise Unreadable

@@ -32,32 +32,32 @@ class Unreadable(Exception):
 
 def main() -> None:
     limits = json.loads(sys.argv[1])
-    bind(limits)
-    facts = json.loads(frame())
+    bind_resources(limits)
+    facts = json.loads(receive_frame())
     try:
-        told = read(frame(), facts, limits)
+        result = read(receive_frame(), facts, limits)
     except Unreadable as error:
-        told = {"error": str(error)}
+        result = {"error": str(error)}
     except (MemoryError, RecursionError):
-        told = {"error": "it takes too much memory"}
-    tell(told)
+        result = {"error": "it takes too much memory"}
+    write_result(result)
 
 
 def read(data: bytes, facts: dict[str, Any], limits: dict[str, Any]) -> dict[str, Any]:
     """`text`, `pages` where there are any, `cut`, and the `hash` of the content. Of a file that is
     neither a PDF nor text the hash alone."""
     content = decode_content(data, facts["encoding"])
-    told: dict[str, Any] = {"hash": hashlib.sha256(content).hexdigest()}
+    result: dict[str, Any] = {"hash": hashlib.sha256(content).hexdigest()}
     if MAGIC in content[:MAGIC_WITHIN]:
-        told |= pdf(content, limits)
+        result |= read_pdf(content, limits)
     elif facts["is_pdf"]:
         raise Unreadable("it is no PDF")
     elif facts["is_text"]:
-        told["text"] = content.decode("utf-8", "replace")
-    if "text" in told:
-        told["cut"] = told.get("cut", False) or len(told["text"]) > limits["chars"]
-        told["text"] = told["text"][: limits["chars"]].replace("\0", "\ufffd")
-    return told
+        result["text"] = content.decode("utf-8", "replace")
+    if "text" in result:
+        result["cut"] = result.get("cut", False) or len(result["text"]) > limits["chars"]
+        result["text"] = result["text"][: limits["chars"]].replace("\0", "\ufffd")
+    return result
 
 
 def decode_content(data: bytes, encoding: str) -> bytes:
@@ -71,7 +71,7 @@ def decode_content(data: bytes, encoding: str) -> bytes:
         raise Unreadable("its data is no base64") from None
 
 
-def pdf(content: bytes, limits: dict[str, Any]) -> dict[str, Any]:
+def read_pdf(content: bytes, limits: dict[str, Any]) -> dict[str, Any]:
     # What pypdf thinks of a file is nobody's business.
     from pypdf import PdfReader
     from pypdf.errors import PdfReadError
@@ -81,7 +81,7 @@ def pdf(content: bytes, limits: dict[str, Any]) -> dict[str, Any]:
             reader = PdfReader(io.BytesIO(content))
             if reader.is_encrypted and not reader.decrypt(""):
                 raise Unreadable("it is encrypted")
-            return pages(reader, limits)
+            return extract_pages(reader, limits)
     except Unreadable:
         raise
     except (MemoryError, RecursionError):
@@ -92,7 +92,7 @@ def pdf(content: bytes, limits: dict[str, Any]) -> dict[str, Any]:
         raise Unreadable("it is no PDF that can be read") from None
 
 
-def pages(reader: Any, limits: dict[str, Any]) -> dict[str, Any]:
+def extract_pages(reader: Any, limits: dict[str, Any]) -> dict[str, Any]:
     texts: list[str] = []
     count, size = len(reader.pages), 0
     for number, page in enumerate(reader.pages, start=1):
@@ -108,7 +108,7 @@ def pages(reader: Any, limits: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def bind(limits: dict[str, Any]) -> None:
+def bind_resources(limits: dict[str, Any]) -> None:
     """The process ends by itself, whatever becomes of whoever waits for it."""
     os.nice(NICE)
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
@@ -122,11 +122,11 @@ def bind(limits: dict[str, Any]) -> None:
         resource.setrlimit(kind, (bound, bound))
 
 
-def frame() -> bytes:
-    return whole(LENGTH.unpack(whole(LENGTH.size))[0])
+def receive_frame() -> bytes:
+    return receive_exactly(LENGTH.unpack(receive_exactly(LENGTH.size))[0])
 
 
-def whole(length: int) -> bytes:
+def receive_exactly(length: int) -> bytes:
     data = bytearray()
     while len(data) < length:
         piece = os.read(0, min(1 << 20, length - len(data)))
@@ -136,15 +136,15 @@ def whole(length: int) -> bytes:
     return bytes(data)
 
 
-def tell(told: dict[str, Any]) -> None:
+def write_result(result: dict[str, Any]) -> None:
     """The text apart from the rest: as JSON it would be several times as long, and its reader would
     have to take it in one go."""
-    text: str | None = told.pop("text", None)
-    write(json.dumps(told | {"has_text": text is not None}).encode())
-    write((text or "").encode("utf-8", "replace"))
+    text: str | None = result.pop("text", None)
+    write_frame(json.dumps(result | {"has_text": text is not None}).encode())
+    write_frame((text or "").encode("utf-8", "replace"))
 
 
-def write(data: bytes) -> None:
+def write_frame(data: bytes) -> None:
     for each in (LENGTH.pack(len(data)), data):
         rest = memoryview(each)
         while rest:

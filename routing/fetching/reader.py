@@ -38,12 +38,12 @@ def main() -> None:
         # Whoever made it may wait in another way.
         line.setblocking(True)
         while (head := _receive(line)) is not None and (page := _receive(line)) is not None:
-            asked = json.loads(head)
-            _bound_time(asked["seconds"])
-            said = read(page, asked["charset"], asked["url"])
-            for each in (said["title"], said["text"][: asked["chars"] + 1]):
-                told = each.encode("utf-8", "replace")
-                line.sendall(_LENGTH.pack(len(told)) + told)
+            request = json.loads(head)
+            _bound_time(request["seconds"])
+            answer = read(page, request["charset"], request["url"])
+            for each in (answer["title"], answer["text"][: request["chars"] + 1]):
+                data = each.encode("utf-8", "replace")
+                line.sendall(_LENGTH.pack(len(data)) + data)
 
 
 def read(page: bytes, charset: str | None, url: str) -> dict[str, str]:
@@ -91,11 +91,11 @@ def _bound_time(seconds: float) -> None:
 
 
 def _receive(line: socket.socket) -> bytes | None:
-    head = _exactly(line, _LENGTH.size)
-    return None if head is None else _exactly(line, _LENGTH.unpack(head)[0])
+    head = _receive_exactly(line, _LENGTH.size)
+    return None if head is None else _receive_exactly(line, _LENGTH.unpack(head)[0])
 
 
-def _exactly(line: socket.socket, size: int) -> bytes | None:
+def _receive_exactly(line: socket.socket, size: int) -> bytes | None:
     parts, left = [], size
     while left:
         part = line.recv(min(left, 1_048_576))

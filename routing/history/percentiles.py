@@ -9,18 +9,18 @@ from collections.abc import Sequence
 from routing.history.dialect import Dialect, Sql, group_by, sum_by_groups
 
 
-def percentiles_of(branches: Sequence[Sql], groups: Sequence[str], percents: Sequence[int]) -> Sql:
+def rank_values(branches: Sequence[Sql], groups: Sequence[str], percents: Sequence[int]) -> Sql:
     """`p50` and so on by the groups; branches have the groups, `value`, and `many` (its count)."""
     by_value = [*groups, "value"]
     counts = sum_by_groups(branches, [*by_value, "SUM(many) AS many"], by_value)
     ranked = (
-        f"SELECT {', '.join(by_value)}, {_upto(groups, 'value')}, {_total(groups)}"  # noqa: S608 - Constant fragments only; the values are bound.
+        f"SELECT {', '.join(by_value)}, {_upto_sql(groups, 'value')}, {_total_sql(groups)}"  # noqa: S608 - Constant fragments only; the values are bound.
         f" FROM ({counts.sql}) counts"
     )
-    return Sql(_first_enough(ranked, groups, percents), counts.values)
+    return Sql(_select_percentiles(ranked, groups, percents), counts.values)
 
 
-def needed_buckets(heaps: str, groups: Sequence[str], percents: Sequence[int]) -> Sql:
+def find_needed_buckets(heaps: str, groups: Sequence[str], percents: Sequence[int]) -> Sql:
     """The buckets that hold percentiles, with the number of the group's values `below` and in
     `total`. `heaps` has the groups, `bucket`, and `many` (its count)."""
     by_bucket = [*groups, "bucket"]
@@ -34,15 +34,16 @@ def needed_buckets(heaps: str, groups: Sequence[str], percents: Sequence[int]) -
     )
     return Sql(
         f"SELECT {', '.join(by_bucket)}, upto - many AS below, total FROM"  # noqa: S608 - Constant fragments only.
-        f" (SELECT {', '.join(by_bucket)}, many, {_upto(groups, 'bucket')}, {_total(groups)}"
+        f" (SELECT {', '.join(by_bucket)}, many,"
+        f" {_upto_sql(groups, 'bucket')}, {_total_sql(groups)}"
         f" FROM ({counted}) counts) counted WHERE {here}"
     )
 
 
-def percentiles_in(
+def rank_values_of_buckets(
     heaps: str, needed: str, groups: Sequence[str], percents: Sequence[int], dialect: Dialect
 ) -> Sql:
-    """`percentiles_of` the values in the needed buckets. `heaps` has them as lists (`figures`);
+    """`rank_values` of those in the needed buckets. `heaps` has them as lists (`figures`);
     each value of a list counts as often as `times` says."""
     columns = [*(f"heaps.{name}" for name in groups), "needed.below", "needed.total"]
     columns.append("heaps.times AS many")
@@ -58,12 +59,12 @@ def percentiles_in(
     )
     ranked = (
         f"SELECT {', '.join([*groups, 'value', 'total'])},"  # noqa: S608 - Constant fragments only.
-        f" below + {_upto([*groups, 'below'], 'value')} FROM ({counted}) counted"
+        f" below + {_upto_sql([*groups, 'below'], 'value')} FROM ({counted}) counted"
     )
-    return Sql(_first_enough(ranked, groups, percents))
+    return Sql(_select_percentiles(ranked, groups, percents))
 
 
-def _first_enough(ranked: str, groups: Sequence[str], percents: Sequence[int]) -> str:
+def _select_percentiles(ranked: str, groups: Sequence[str], percents: Sequence[int]) -> str:
     firsts = [
         f"MIN(CASE WHEN upto * 100 >= total * {percent} THEN value END) AS p{percent}"
         for percent in percents
@@ -71,13 +72,13 @@ def _first_enough(ranked: str, groups: Sequence[str], percents: Sequence[int]) -
     return f"SELECT {', '.join([*groups, *firsts])} FROM ({ranked}) ranked{group_by(groups)}"  # noqa: S608 - Constant fragments only.
 
 
-def _upto(groups: Sequence[str], order: str) -> str:
-    return f"CAST(SUM(many) OVER ({_among(groups)} ORDER BY {order}) AS bigint) AS upto"
+def _upto_sql(groups: Sequence[str], order: str) -> str:
+    return f"CAST(SUM(many) OVER ({_partition_sql(groups)} ORDER BY {order}) AS bigint) AS upto"
 
 
-def _total(groups: Sequence[str]) -> str:
-    return f"CAST(SUM(many) OVER ({_among(groups)}) AS bigint) AS total"
+def _total_sql(groups: Sequence[str]) -> str:
+    return f"CAST(SUM(many) OVER ({_partition_sql(groups)}) AS bigint) AS total"
 
 
-def _among(groups: Sequence[str]) -> str:
+def _partition_sql(groups: Sequence[str]) -> str:
     return f"PARTITION BY {', '.join(groups)}" if groups else ""

@@ -46,12 +46,12 @@ def split_by_source(
     """
     spans: dict[Source, list[Span]] = {}
     late_days = {day_of(hour) for hour in rolled.late}
-    for piece in _pieces(start, end, DAY, day_of):
+    for piece in _split_span(start, end, DAY, day_of):
         source = _find_day_source(piece, rolled, finest, late_days)
         if source is not None:
             _add_span(spans, source, piece)
         else:
-            for part in _pieces(*piece, HOUR, hour_of):
+            for part in _split_span(*piece, HOUR, hour_of):
                 _add_span(spans, _find_part_source(part, rolled, finest), part)
     return spans
 
@@ -78,7 +78,7 @@ def _find_part_source(part: Span, rolled: RollupState, finest: Finest) -> Source
     return "fact" if hour >= rolled.facts_from else "raw"
 
 
-def _pieces(
+def _split_span(
     start: datetime, end: datetime, step: timedelta, floor: Callable[[datetime], datetime]
 ) -> Iterator[Span]:
     while start < end:

@@ -30,9 +30,9 @@ from routing.history.columns import (
 from routing.history.dialect import Dialect, Granularity, Sql, sum_by_groups, union_all
 from routing.history.metrics import Metric
 from routing.history.percentiles import (
-    needed_buckets,
-    percentiles_in,
-    percentiles_of,
+    find_needed_buckets,
+    rank_values,
+    rank_values_of_buckets,
 )
 from routing.history.spans import Finest, RollupState, Source, Span, split_by_source
 
@@ -168,15 +168,18 @@ class Statement:
                 selected = [f"{column} AS value", "COUNT(*) AS many"]
                 known = Sql(f"{column} IS NOT NULL")
                 branches.append(self._branch(source, spans, selected, by=[column], more=(known,)))
-            return [(f"ranks_{value}", percentiles_of(branches, groups, percents))]
+            return [(f"ranks_{value}", rank_values(branches, groups, percents))]
         heaps, needed = f"heaps_{value}", f"needed_{value}"
         branches = [
             self._sort_into_buckets(each, spans, value, cut) for each, spans in sources.items()
         ]
         return [
             (heaps, union_all(branches)),
-            (needed, needed_buckets(heaps, groups, percents)),
-            (f"ranks_{value}", percentiles_in(heaps, needed, groups, percents, self.dialect)),
+            (needed, find_needed_buckets(heaps, groups, percents)),
+            (
+                f"ranks_{value}",
+                rank_values_of_buckets(heaps, needed, groups, percents, self.dialect),
+            ),
         ]
 
     @property

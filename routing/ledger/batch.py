@@ -106,7 +106,7 @@ def _hold_sql(enforced: bool, has_amount: bool, has_counters: bool) -> str:
     parts = {"account": account} | ({"counters": RESERVE_EACH_COUNTER} if has_counters else {})
     checks = ["(SELECT count(*) FROM account) = 1"]
     checks += ["(SELECT count(*) FROM counters) = %s"] if has_counters else []
-    return _statement(parts, [insert_sql("accounts_hold", HOLD_COLUMNS)], checks)
+    return _build_statement(parts, [insert_sql("accounts_hold", HOLD_COLUMNS)], checks)
 
 
 @cache
@@ -123,10 +123,10 @@ def _settle_sql(has_limits: bool) -> str:
         insert_sql("accounts_ledgerentry", ENTRY_COLUMNS),
         insert_sql("routing_generation", GENERATION_COLUMNS),
     ]
-    return _statement(parts, written, ["(SELECT count(*) FROM counters) = %s"])
+    return _build_statement(parts, written, ["(SELECT count(*) FROM counters) = %s"])
 
 
-def _statement(parts: dict[str, str], written: list[str], checks: list[str]) -> str:
+def _build_statement(parts: dict[str, str], written: list[str], checks: list[str]) -> str:
     """One statement of parts that are counted, rows that are written, and checks of the counts."""
     moves = [f"{name} AS ({sql} RETURNING 1)" for name, sql in parts.items()]
     moves += [f"written_{number} AS ({sql})" for number, sql in enumerate(written)]
@@ -289,11 +289,11 @@ def _count_closed(
     held = HoldAmounts(held_nano, held_byok_nano, counter_set.limited)
     batch.closing.append(order)
     batch.expected[order.generation_id] = held
-    add_order(_sums_of(batch.closed_accounts, order.payer.account_id), order, held)
-    add_order(_sums_of(batch.closed_counters, (every, counter_set.limited)), order, held)
+    add_order(_find_sums(batch.closed_accounts, order.payer.account_id), order, held)
+    add_order(_find_sums(batch.closed_counters, (every, counter_set.limited)), order, held)
 
 
-def _sums_of(sums: dict[_Key, MoneyMoves], key: _Key) -> MoneyMoves:
+def _find_sums(sums: dict[_Key, MoneyMoves], key: _Key) -> MoneyMoves:
     moves = sums.get(key)
     if moves is None:
         moves = sums[key] = MoneyMoves()

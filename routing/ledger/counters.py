@@ -70,7 +70,7 @@ def parse_counter_ids(text: str) -> Ids:
 
 
 class CounterCache:
-    """The ids of a payer's counters; `committed` and `rolled_back` follow the transaction."""
+    """The ids of a payer's counters; `keep_new` and `drop_new` follow the transaction."""
 
     def __init__(self) -> None:
         # By all of a payer but account and workspace, which the key stands for.
@@ -128,7 +128,7 @@ class CounterCache:
 def find_payer_budget_counters(session: LedgerSession, payer: Payer) -> Ids:
     """Those of budgets that the payer's charges belong to, as the books have them now."""
     charge = ChargeScope(payer.account_id, payer.workspace_id, payer.key_id, payer.windows)
-    return tuple(find_budget_counters(_reader(session), charge))
+    return tuple(find_budget_counters(_build_reader(session), charge))
 
 
 def read_counter(
@@ -196,7 +196,7 @@ def _is_read_off_keys(scope: SpendScope) -> bool:
 def _create_counters(session: LedgerSession, payer: Payer) -> CounterSet:
     _create_key_counters(session, payer)
     _set_key_limit(session, payer)
-    past = PastSpending(_reader(session), payer.account_id)
+    past = PastSpending(_build_reader(session), payer.account_id)
     for scope in payer.budgets:
         _create_budget_counter(session, payer, scope, past)
     rows = _read_rows(session, payer)
@@ -310,7 +310,7 @@ def _create_budget_counter(
     )
 
 
-def _reader(session: LedgerSession) -> SqlReader:
+def _build_reader(session: LedgerSession) -> SqlReader:
     return SqlReader(
         lambda sql, parameters: session.execute(sql, parameters).fetchall(), session.is_sqlite
     )

@@ -81,7 +81,7 @@ _ITEM_CODES = {
 
 
 def classify_error(error: BaseException) -> FailureKind:
-    """Which of the three an error is; one that says nothing of itself is passing."""
+    """Which kind an error is; one that says nothing of itself is passing."""
     state = getattr(error, "sqlstate", None)
     if state is not None:
         if state.startswith(_LASTING_STATES):

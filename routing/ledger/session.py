@@ -108,20 +108,6 @@ class LedgerSession:
         """
         return self._block
 
-    def _open_pipeline(self) -> None:
-        if not self.is_sqlite:
-            self._pipeline = Pipeline(self._raw, self._prepared)
-
-    def _close_pipeline(self, *, is_good: bool) -> None:
-        """Send what was queued, unless the block itself came to grief."""
-        pipeline, self._pipeline = self._pipeline, None
-        if pipeline is None or not is_good:
-            return
-        try:
-            pipeline.send()
-        except psycopg.errors.DivisionByZero:
-            raise NotAsExpected from None
-
     def begin(self, *, alone: bool = False) -> None:
         """Begin a transaction; where one statement is to be all of it (`alone`), it is one by
         itself, and neither this nor `commit` sends anything."""
@@ -207,10 +193,20 @@ class _PipelineBlock(AbstractContextManager[None]):
         self._session = session
 
     def __enter__(self) -> None:
-        self._session._open_pipeline()
+        session = self._session
+        if not session.is_sqlite:
+            session._pipeline = Pipeline(session._raw, session._prepared)
 
     def __exit__(self, kind: object, error: object, trace: object) -> None:
-        self._session._close_pipeline(is_good=kind is None)
+        """Send what was queued, unless the block itself came to grief."""
+        session = self._session
+        pipeline, session._pipeline = session._pipeline, None
+        if pipeline is None or kind is not None:
+            return
+        try:
+            pipeline.send()
+        except psycopg.errors.DivisionByZero:
+            raise NotAsExpected from None
 
 
 class CooperativeConnection(psycopg.Connection[Any]):

@@ -252,7 +252,7 @@ def _first_count(entry: JsonObject, keys: Sequence[str]) -> int | None:
     return None
 
 
-def _mapping(entry: JsonObject, key: str) -> Mapping[str, Any]:
+def _read_object(entry: JsonObject, key: str) -> Mapping[str, Any]:
     value = entry.get(key)
     return value if isinstance(value, dict) else {}
 
@@ -260,12 +260,12 @@ def _mapping(entry: JsonObject, key: str) -> Mapping[str, Any]:
 def _find_input_modalities(
     provider: KnownProvider, entry: JsonObject, listed: ListedModel
 ) -> list[str]:
-    named = _mapping(entry, "architecture").get("input_modalities")
+    named = _read_object(entry, "architecture").get("input_modalities")
     if isinstance(named, list) and "text" in named:
         return [modality for modality in INPUT_MODALITIES if modality in named]
     if listed.input_modalities is not None:
         return listed.input_modalities
-    sees = entry.get("supports_image_input") or _mapping(entry, "capabilities").get("vision")
+    sees = entry.get("supports_image_input") or _read_object(entry, "capabilities").get("vision")
     # OpenAI says nothing about it, and nearly all of its chat models see.
     return ["text", "image"] if sees or provider.slug == "openai" else ["text"]
 
@@ -285,8 +285,8 @@ def _find_parameters(provider: KnownProvider, entry: JsonObject, listed: ListedM
 def _is_chat_model(entry: JsonObject) -> bool:
     """False where the provider says that the model does something else, or says nothing of it and
     its name does."""
-    outputs = _mapping(entry, "architecture").get("output_modalities")
-    able = _mapping(entry, "capabilities").get("completion_chat")
+    outputs = _read_object(entry, "architecture").get("output_modalities")
+    able = _read_object(entry, "capabilities").get("completion_chat")
     claims = [
         None if not isinstance(outputs, list) else "text" in outputs,
         able if isinstance(able, bool) else None,

@@ -30,18 +30,15 @@ class DatadogConfig(DestinationConfig):
 def _build(
     config: DatadogConfig, traces: Sequence[TraceFacts], groups: MetadataGroups
 ) -> OutgoingRequest:
-    return _request(config, [_build_span(facts, groups) for facts in traces])
-
-
-def _build_test(config: DatadogConfig) -> OutgoingRequest:
-    made = _request(config, [])
-    return made._replace(headers=(*made.headers, TEST_HEADER))
-
-
-def _request(config: DatadogConfig, spans: list[JsonObject]) -> OutgoingRequest:
+    spans = [_build_span(facts, groups) for facts in traces]
     attributes = {"ml_app": config.mlApp, "spans": spans}
     body = {"data": {"type": "span", "attributes": attributes}}
     return json_request(config.url.rstrip("/") + _PATH, body, {"DD-API-KEY": config.apiKey})
+
+
+def _build_test(config: DatadogConfig) -> OutgoingRequest:
+    request = _build(config, [], MetadataGroups())
+    return request._replace(headers=(*request.headers, TEST_HEADER))
 
 
 def _build_span(facts: TraceFacts, groups: MetadataGroups) -> JsonObject:

@@ -29,17 +29,14 @@ class PosthogConfig(DestinationConfig):
 def _build(
     config: PosthogConfig, traces: Sequence[TraceFacts], groups: MetadataGroups
 ) -> OutgoingRequest:
-    return _request(config, [_build_event(facts, groups) for facts in traces])
+    events = [_build_event(facts, groups) for facts in traces]
+    body = {"api_key": config.apiKey, "batch": events}
+    return json_request(config.endpoint.rstrip("/") + _PATH, body)
 
 
 def _build_test(config: PosthogConfig) -> OutgoingRequest:
-    made = _request(config, [])
-    return made._replace(headers=(*made.headers, TEST_HEADER))
-
-
-def _request(config: PosthogConfig, events: list[JsonObject]) -> OutgoingRequest:
-    body = {"api_key": config.apiKey, "batch": events}
-    return json_request(config.endpoint.rstrip("/") + _PATH, body)
+    request = _build(config, [], MetadataGroups())
+    return request._replace(headers=(*request.headers, TEST_HEADER))
 
 
 def _build_event(facts: TraceFacts, groups: MetadataGroups) -> JsonObject:

@@ -7,7 +7,6 @@ from typing import Any
 
 from django.core.exceptions import ValidationError
 from django.core.management.base import CommandParser
-from django.db.models import QuerySet
 from django.utils.dateparse import parse_datetime
 
 from accounts.models import Account
@@ -38,7 +37,7 @@ class Command(JsonCommand):
         )
         parser.add_argument("--account", help="only this account, by id")
         parser.add_argument("--provider-json", default="{}", help="the provider object to try")
-        parser.add_argument("--limit", type=_count, help="at most so many, the newest first")
+        parser.add_argument("--limit", type=_parse_count, help="at most so many, the newest first")
         parser.add_argument("--seed", type=int, default=0, help="of the draws of load balancing")
 
     def run(self, **options: Any) -> tuple[JsonObject, int]:
@@ -46,7 +45,12 @@ class Command(JsonCommand):
         chat = build_chat({"model": "any/model", "provider": wanted})
         preferences = chat.provider or ProviderPreferences()
         until = options["until"] or datetime.now(UTC)
-        rows = _find_generations(options["account"])
+        rows = Generation.objects.all()
+        if (account := options["account"]) is not None:
+            try:
+                rows = rows.filter(account=Account.objects.get(pk=account))
+            except (Account.DoesNotExist, ValidationError):
+                raise Refused(f"There is no account {account!r}") from None
         period = Period(options["since"], until, rows, limit=options["limit"])
         rules = Rules(preferences, wanted, seed=options["seed"])
         comparison = replay_period(period, rules, catalogue.current())
@@ -73,16 +77,7 @@ class Command(JsonCommand):
                 yield f"  {kind}: {', '.join(shares) or '-'}"
 
 
-def _find_generations(account: str | None) -> QuerySet[Generation]:
-    if account is None:
-        return Generation.objects.all()
-    try:
-        return Generation.objects.filter(account=Account.objects.get(pk=account))
-    except (Account.DoesNotExist, ValidationError):
-        raise Refused(f"There is no account {account!r}") from None
-
-
-def _count(text: str) -> int:
+def _parse_count(text: str) -> int:
     number = int(text)
     if number < 0:
         raise ValueError(text)
