@@ -248,49 +248,40 @@ def _sum_orders(counters: CounterCache, orders: Sequence[Order]) -> _Batch | Non
     """The batch, or None when some order cannot be told in advance."""
     batch = _Batch()
     for order in orders:
-        counter_set = counters.find_cached(order.payer)
+        payer, counter_set = order.payer, counters.find_cached(order.payer)
         if counter_set is None:
             return None
+        limited = counter_set.limited
         if isinstance(order, HoldOrder):
             if order.replayed:
                 return None
-            _count_opened(batch, order, counter_set)
-        elif not isinstance(order, CLOSING) or order.held_nano is None:
+            amount_nano, byok_nano = order.amount_nano, order.byok_nano
+            batch.opening.append((order, limited))
+            place = payer.account_id, payer.limits_version
+            opened = batch.opened_accounts.get(place)
+            if opened is None:
+                opened = batch.opened_accounts[place] = _Opened(payer)
+            opened.amount_nano += amount_nano
+            opened.asks = opened.asks or not is_byok_alone(amount_nano, byok_nano)
+            if limited and (amount_nano or byok_nano):
+                # Apart from what BYOK asks: a counter may have no say in that.
+                counted = limited, bool(byok_nano)
+                nano, byok = batch.opened_counters.get(counted, (0, 0))
+                batch.opened_counters[counted] = nano + amount_nano, byok + byok_nano
+            continue
+        if not isinstance(order, CLOSING) or order.held_nano is None:
             return None
+        if isinstance(order, SettleOrder):
+            every, held_byok_nano = counter_set.every, order.held_byok_nano
         else:
-            _count_closed(batch, order, counter_set, order.held_nano)
+            every, held_byok_nano = limited, order.byok_nano
+        held = HoldAmounts(order.held_nano, held_byok_nano, limited)
+        batch.closing.append(order)
+        batch.expected[order.generation_id] = held
+        add_order(_find_sums(batch.closed_accounts, payer.account_id), order, held)
+        add_order(_find_sums(batch.closed_counters, (every, limited)), order, held)
     # Told twice about one generation, the batch is not as simple as it looks.
     return batch if len(batch.expected) == len(batch.closing) else None
-
-
-def _count_opened(batch: _Batch, order: HoldOrder, counter_set: CounterSet) -> None:
-    payer, amount_nano, byok_nano = order.payer, order.amount_nano, order.byok_nano
-    batch.opening.append((order, counter_set.limited))
-    place = payer.account_id, payer.limits_version
-    opened = batch.opened_accounts.get(place)
-    if opened is None:
-        opened = batch.opened_accounts[place] = _Opened(payer)
-    opened.amount_nano += amount_nano
-    opened.asks = opened.asks or not is_byok_alone(amount_nano, byok_nano)
-    if counter_set.limited and (amount_nano or byok_nano):
-        # Apart from what BYOK asks: a counter may have no say in that.
-        counted = counter_set.limited, bool(byok_nano)
-        nano, byok = batch.opened_counters.get(counted, (0, 0))
-        batch.opened_counters[counted] = nano + amount_nano, byok + byok_nano
-
-
-def _count_closed(
-    batch: _Batch, order: SettleOrder | ReleaseOrder, counter_set: CounterSet, held_nano: int
-) -> None:
-    if isinstance(order, SettleOrder):
-        every, held_byok_nano = counter_set.every, order.held_byok_nano
-    else:
-        every, held_byok_nano = counter_set.limited, order.byok_nano
-    held = HoldAmounts(held_nano, held_byok_nano, counter_set.limited)
-    batch.closing.append(order)
-    batch.expected[order.generation_id] = held
-    add_order(_find_sums(batch.closed_accounts, order.payer.account_id), order, held)
-    add_order(_find_sums(batch.closed_counters, (every, counter_set.limited)), order, held)
 
 
 def _find_sums(sums: dict[_Key, MoneyMoves], key: _Key) -> MoneyMoves:

@@ -7,10 +7,9 @@ of a limit has the account to itself.
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from datetime import date
 from typing import Any
 
-from accounts.spending import LIMITED_WINDOW, SpendScope
+from accounts.spending import LIMITED_WINDOW
 from routing.ledger.counters import (
     ENFORCED_LIMIT,
     CounterCache,
@@ -266,8 +265,21 @@ def build_refusal(
         " WHERE id = %s",
         (payer.key_id,),
     ).fetchone()
-    window = LIMITED_WINDOW[reset]
-    key = read_counter(session, "key", str(payer.key_id), window, dict(payer.windows)[window])
+    window, starts = LIMITED_WINDOW[reset], dict(payer.windows)
+    key = read_counter(session, "key", str(payer.key_id), window, starts[window])
+    budgets = []
+    for scope in payer.budgets:
+        if not scope.is_enforced:
+            continue
+        start = starts[scope.window]
+        reading = read_counter(session, scope.scope, scope.scope_id, scope.window, start)
+        state = BudgetState(
+            scope=scope,
+            left_nano=scope.limit_nano - reading.counted_nano,
+            held_nano=reading.counted_held_nano,
+            asked_nano=amount_nano + (byok_nano if scope.counts_byok else 0),
+        )
+        budgets.append(state)
     return HoldRefusal(
         asked_nano=amount_nano,
         balance_nano=balance_nano,
@@ -277,23 +289,5 @@ def build_refusal(
         key_reset=reset,
         key_asked_nano=amount_nano + byok_nano if counts_byok else None,
         byok_nano=byok_nano,
-        budgets=tuple(
-            _build_budget_state(
-                session, scope, dict(payer.windows)[scope.window], amount_nano, byok_nano
-            )
-            for scope in payer.budgets
-            if scope.is_enforced
-        ),
-    )
-
-
-def _build_budget_state(
-    session: LedgerSession, scope: SpendScope, start: date, amount_nano: int, byok_nano: int
-) -> BudgetState:
-    reading = read_counter(session, scope.scope, scope.scope_id, scope.window, start)
-    return BudgetState(
-        scope=scope,
-        left_nano=scope.limit_nano - reading.counted_nano,
-        held_nano=reading.counted_held_nano,
-        asked_nano=amount_nano + (byok_nano if scope.counts_byok else 0),
+        budgets=tuple(budgets),
     )

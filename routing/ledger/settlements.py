@@ -150,7 +150,12 @@ def _move_money(
     by_counters: dict[tuple[Ids, Ids], MoneyMoves] = {}
     for order in orders:
         held = open_holds.get(order.generation_id)
-        every = _find_counters(session, counters, order, held)
+        every = held.ids if held else ()
+        if isinstance(order, SettleOrder):
+            # A hold also names counters of newer limits than its payer knew; without a hold they
+            # are read from the books.
+            others = held.ids if held else find_payer_budget_counters(session, order.payer)
+            every = tuple(sorted({*counters.find_charged(session, order.payer), *others}))
         held = held or HoldAmounts(0, 0, ())
         account = by_account.setdefault(order.payer.account_id, MoneyMoves())
         for sums in (account, by_counters.setdefault((every, held.ids), MoneyMoves())):
@@ -159,20 +164,6 @@ def _move_money(
         move_account(session, account_id, sums)
     for (every, ids), sums in sorted(by_counters.items()):
         move_counters(session, every, ids, sums)
-
-
-def _find_counters(
-    session: LedgerSession,
-    counters: CounterCache,
-    order: SettleOrder | ReleaseOrder,
-    held: HoldAmounts | None,
-) -> Ids:
-    """Find the counters to charge. A hold also names counters of newer limits than its payer knew;
-    without a hold they are read from the books."""
-    if not isinstance(order, SettleOrder):
-        return held.ids if held else ()
-    others = held.ids if held else find_payer_budget_counters(session, order.payer)
-    return tuple(sorted({*counters.find_charged(session, order.payer), *others}))
 
 
 def add_order(sums: MoneyMoves, order: SettleOrder | ReleaseOrder, held: HoldAmounts) -> None:
