@@ -31,7 +31,18 @@ def trace_table(text: str) -> SafeString:
             return format_html("{}", "-")
         rows = format_html_join("", "<tr><th>{}</th><td>{}</td></tr>", list_facts(trace))
         facts = format_html("<table><tbody>{}</tbody></table>", rows)
-        return format_html("{}{}", facts, _build_endpoint_table(trace))
+        endpoints = list(read_rows(trace))
+        cells = {title: [cell(row) for row in endpoints] for title, cell in _COLUMNS.items()}
+        # Columns that are empty in every row are left out.
+        columns = {title: column for title, column in cells.items() if any(column)}
+        heads = format_html_join("", "<th>{}</th>", ((title,) for title in columns))
+        lines = [
+            format_html_join("", "<td>{}</td>", ((cell or "-",) for cell in line))
+            for line in zip(*columns.values(), strict=True)
+        ]
+        body = format_html_join("", "<tr>{}</tr>", ((line,) for line in lines))
+        table = "{}<table><thead><tr>{}</tr></thead><tbody>{}</tbody></table>"
+        return format_html(table, facts, heads, body)
     except (MalformedJson, *UNREADABLE):
         return format_html("{}", "-")
 
@@ -54,21 +65,6 @@ def list_facts(trace: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         yield "Nothing left after", trace["failed_step"]
     if "more" in trace:
         yield "Endpoints not shown", _describe_facts(trace["more"])
-
-
-def _build_endpoint_table(trace: Mapping[str, Any]) -> SafeString:
-    """Columns that are empty in every row are left out."""
-    rows = list(read_rows(trace))
-    cells = {title: [cell(row) for row in rows] for title, cell in _COLUMNS.items()}
-    columns = {title: column for title, column in cells.items() if any(column)}
-    heads = format_html_join("", "<th>{}</th>", ((title,) for title in columns))
-    lines = [
-        format_html_join("", "<td>{}</td>", ((cell or "-",) for cell in line))
-        for line in zip(*columns.values(), strict=True)
-    ]
-    body = format_html_join("", "<tr>{}</tr>", ((line,) for line in lines))
-    table = "<table><thead><tr>{}</tr></thead><tbody>{}</tbody></table>"
-    return format_html(table, heads, body)
 
 
 def _percentile(key: str, place: int, form: str) -> Callable[[TraceRow], str]:
@@ -113,14 +109,15 @@ _COLUMNS: Final[Mapping[str, Callable[[TraceRow], str]]] = {
 
 def _describe_facts(facts: Mapping[str, Any]) -> str:
     """`{"only": ["a", "b"], "zdr": true}` as `only: a, b; zdr`."""
-    return "; ".join(_describe_fact(name.replace("_", " "), value) for name, value in facts.items())
-
-
-def _describe_fact(name: str, value: object) -> str:
-    if value is True:
-        return name
-    if isinstance(value, list):
-        return f"{name}: {', '.join(map(str, value))}"
-    if isinstance(value, dict):
-        return f"{name}: {', '.join(f'{key} {item}' for key, item in value.items())}"
-    return f"{name}: {value if isinstance(value, str) else dumps(value).decode()}"
+    words = []
+    for key, value in facts.items():
+        name = key.replace("_", " ")
+        if value is True:
+            words.append(name)
+        elif isinstance(value, list):
+            words.append(f"{name}: {', '.join(map(str, value))}")
+        elif isinstance(value, dict):
+            words.append(f"{name}: {', '.join(f'{each} {item}' for each, item in value.items())}")
+        else:
+            words.append(f"{name}: {value if isinstance(value, str) else dumps(value).decode()}")
+    return "; ".join(words)

@@ -7,7 +7,7 @@ stay equal.
 
 import hashlib
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from gateway.http.jsonio import JsonObject, dumps
@@ -53,7 +53,16 @@ def build_payload(
 ) -> JsonObject:
     """The body of an OTLP request. `extra` names further attributes by what they hold: `input`,
     `output`, `trace_name`."""
-    spans = [span for facts in traces for span in _build_spans(facts, groups, extra or {})]
+    spans: list[JsonObject] = []
+    for facts in traces:
+        ids, parent = find_ids(facts), _caller_span(facts.trace)
+        for name in _list_wrappers(facts.trace):
+            span_id = _wrapper_id(ids.trace, name)
+            spot = SpanIds(ids.trace, span_id, parent)
+            spans.append(_build_span(facts, spot, name, _INTERNAL, _list_identity(facts)))
+            parent = span_id
+        attributes = _list_attributes(facts, groups, extra or {})
+        spans.append(_build_span(facts, ids, generation_name(facts), _CLIENT, attributes))
     resource = {"attributes": _as_attributes({"service.name": SERVICE})}
     scope = {"scope": {"name": SERVICE}, "spans": spans}
     return {"resourceSpans": [{"resource": resource, "scopeSpans": [scope]}]}
@@ -80,20 +89,6 @@ def build_metadata(facts: TraceFacts, groups: MetadataGroups) -> JsonObject:
     if groups.request_context:
         metadata |= {f"request.{name}": value for name, value in facts.context.items()}
     return {name: value for name, value in metadata.items() if value is not None}
-
-
-def _build_spans(
-    facts: TraceFacts, groups: MetadataGroups, extra: Mapping[str, str]
-) -> Iterable[JsonObject]:
-    ids = find_ids(facts)
-    parent = _caller_span(facts.trace)
-    for name in _list_wrappers(facts.trace):
-        span_id = _wrapper_id(ids.trace, name)
-        spot = SpanIds(ids.trace, span_id, parent)
-        yield _build_span(facts, spot, name, _INTERNAL, _list_identity(facts))
-        parent = span_id
-    attributes = _list_attributes(facts, groups, extra)
-    yield _build_span(facts, ids, generation_name(facts), _CLIENT, attributes)
 
 
 def _build_span(

@@ -39,7 +39,10 @@ def main() -> None:
         line.setblocking(True)
         while (head := _receive(line)) is not None and (page := _receive(line)) is not None:
             request = json.loads(head)
-            _bound_time(request["seconds"])
+            # Whoever asked may be gone by now, and so cannot kill what hangs.
+            used = resource.getrusage(resource.RUSAGE_SELF)
+            limit = math.ceil(used.ru_utime + used.ru_stime + request["seconds"])
+            resource.setrlimit(resource.RLIMIT_CPU, (limit, resource.RLIM_INFINITY))
             answer = read(page, request["charset"], request["url"])
             for each in (answer["title"], answer["text"][: request["chars"] + 1]):
                 data = each.encode("utf-8", "replace")
@@ -51,7 +54,12 @@ def read(page: bytes, charset: str | None, url: str) -> dict[str, str]:
     from lxml.etree import LxmlError  # type: ignore[import-untyped]  # It ships no types.
     from trafilatura import extract, html2txt, load_html
 
-    tree = load_html(_decode_page(page, charset))
+    source: bytes | str = page
+    if charset is not None:
+        # Else the page itself says its charset, or it is guessed.
+        with contextlib.suppress(LookupError, ValueError):
+            source = page.decode(charset, "replace")
+    tree = load_html(source)
     if tree is None:
         return {"title": "", "text": ""}
     title = " ".join(str(tree.findtext(".//title") or "").split())[:TITLE_CHARS_MAX]
@@ -71,23 +79,6 @@ def read(page: bytes, charset: str | None, url: str) -> dict[str, str]:
         whole = html2txt(tree) or " ".join(" ".join(tree.itertext()).split())
         text = max(text, whole, key=len)
     return {"title": title, "text": _EMPTY_LINES.sub("\n\n", text).strip()}
-
-
-def _decode_page(page: bytes, charset: str | None) -> bytes | str:
-    """As its server said; else the page itself says, or it is guessed."""
-    if charset is None:
-        return page
-    try:
-        return page.decode(charset, "replace")
-    except (LookupError, ValueError):
-        return page
-
-
-def _bound_time(seconds: float) -> None:
-    """For this page. Whoever asked may be gone by now, and so cannot kill what hangs."""
-    used = resource.getrusage(resource.RUSAGE_SELF)
-    limit = math.ceil(used.ru_utime + used.ru_stime + seconds)
-    resource.setrlimit(resource.RLIMIT_CPU, (limit, resource.RLIM_INFINITY))
 
 
 def _receive(line: socket.socket) -> bytes | None:

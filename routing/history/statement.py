@@ -126,28 +126,24 @@ class Statement:
         if REFUSED in sum_names:
             whole = [(query.start, query.end)]
             sources |= {"refusal": whole, "refusal_count": whole}
-        branches = [
-            self._sum_source(source, spans, list(sum_names)) for source, spans in sources.items()
-        ]
+        branches = []
+        for source, spans in sources.items():
+            columns = get_columns(source, self.dialect)
+            # Rows of rolled tables are sums already.
+            aggregates = _AGGREGATES if source in {"raw", "fact"} else _ADDITIVE_OF_SUMS
+            selected = []
+            for name in sum_names:
+                # The names in an aggregate of `SUMS` are replaced by the source's columns.
+                words = _WORDS.findall(aggregates[name])
+                selected.append(f"{''.join(columns.get(word, word) for word in words)} AS {name}")
+            if query.titles:
+                selected.append(f"MAX({columns['app_title']}) AS title")
+            branches.append(self._branch(source, spans, selected))
         groups = self._group_names
         sums = [f"COALESCE(SUM({name}), 0) AS {name}" for name in sum_names]
         if query.titles:
             sums.append("MAX(title) AS title")
         return sum_by_groups(branches, [*groups, *sums], groups)
-
-    def _sum_source(self, source: Source, spans: Sequence[Span], sum_names: Sequence[str]) -> Sql:
-        """One source summed by the groups. Rows of rolled tables are sums already."""
-        columns = get_columns(source, self.dialect)
-        aggregates = _AGGREGATES if source in {"raw", "fact"} else _ADDITIVE_OF_SUMS
-        # The names in an aggregate of `SUMS` are replaced by the source's columns.
-        words = {name: _WORDS.findall(aggregates[name]) for name in sum_names}
-        selected = [
-            f"{''.join(columns.get(word, word) for word in parts)} AS {name}"
-            for name, parts in words.items()
-        ]
-        if self.query.titles:
-            selected.append(f"MAX({columns['app_title']}) AS title")
-        return self._branch(source, spans, selected)
 
     # --- Percentiles ----------------------------------------------------------------------------
 

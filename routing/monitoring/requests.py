@@ -167,7 +167,24 @@ class RequestMetrics:
         sums, self._sums = self._sums, defaultdict(_Sums)
         counts, self._counts = self._counts, Counted()
         for number, (labels, own) in enumerate(sums.items(), 1):
-            _write_sums(labels, own)
+            format, model, provider, workspace_id, status, error_type = labels
+            model = model if model == OTHER else _models.limit(model)
+            provider = _providers.limit(provider) if provider else ""
+            workspace = _limit_workspace(workspace_id)
+            REQUESTS.add(own.requests, format, model, provider, workspace, str(status), error_type)
+            DURATION.observe_all(own.took_s, format, model, provider)
+            for kind, count in zip(_TOKEN_COLUMNS, own.tokens, strict=True):
+                if count:
+                    TOKENS.add(count, kind, model, provider, workspace)
+            for family, amount_nano in ((COST, own.cost_nano), (CHARGE, own.charge_nano)):
+                if amount_nano:
+                    family.add(amount_nano / _USD_NANO, model, provider, workspace)
+            for histogram, measured in (
+                (FIRST_TOKEN, own.first_token_s),
+                (OUTPUT_TOKEN, own.output_token_s),
+            ):
+                if measured:
+                    histogram.observe_all(measured, model, provider)
             if number % _WRITTEN_AT_ONCE == 0:
                 yield_control()
         for (family, values), amount in counts.items():
@@ -230,27 +247,6 @@ class RequestMetrics:
 
 def _limit_workspace(workspace_id: UUID | None) -> str:
     return "" if workspace_id is None else _workspaces.limit(str(workspace_id))
-
-
-def _write_sums(labels: _Labels, own: _Sums) -> None:
-    format, model, provider, workspace_id, status, error_type = labels
-    model = model if model == OTHER else _models.limit(model)
-    provider = _providers.limit(provider) if provider else ""
-    workspace = _limit_workspace(workspace_id)
-    REQUESTS.add(own.requests, format, model, provider, workspace, str(status), error_type)
-    DURATION.observe_all(own.took_s, format, model, provider)
-    for kind, count in zip(_TOKEN_COLUMNS, own.tokens, strict=True):
-        if count:
-            TOKENS.add(count, kind, model, provider, workspace)
-    for family, amount_nano in ((COST, own.cost_nano), (CHARGE, own.charge_nano)):
-        if amount_nano:
-            family.add(amount_nano / _USD_NANO, model, provider, workspace)
-    for histogram, measured in (
-        (FIRST_TOKEN, own.first_token_s),
-        (OUTPUT_TOKEN, own.output_token_s),
-    ):
-        if measured:
-            histogram.observe_all(measured, model, provider)
 
 
 def _add_stream(report: RequestReport, record: JsonObject, own: _Sums) -> None:

@@ -40,9 +40,25 @@ _RECORDS: Final[tuple[tuple[Any, str], ...]] = (
 def forget_expired(now: datetime, *, work_s: float = _WORK_S) -> int:
     """Let records leave that are past GENERATION_DAYS: by whole months where a table has
     partitions, else in portions. Returns how many rows were deleted."""
-    before = _advance_mark(now)
-    if before is None:
+    if not settings.GENERATION_DAYS:
         return 0
+    with transaction.atomic():
+        # Whoever sums up hours waits for it, and sees the mark.
+        rolled = UsageRolled.objects.select_for_update().filter(pk=1).first()
+        calls = CallsCounted.objects.filter(pk=1).first()
+        if rolled is None or calls is None:
+            return 0
+        # Full days (UTC) that are summed up.
+        done = [now - timedelta(days=settings.GENERATION_DAYS), rolled.until, calls.until]
+        late = LateHour.objects.order_by("hour").first()
+        if late is not None:
+            done.append(late.hour)
+        before = day_of(min(done))
+        if rolled.forgotten_before is not None and before <= rolled.forgotten_before:
+            before = rolled.forgotten_before
+        else:
+            rolled.forgotten_before = before
+            rolled.save(update_fields=["forgotten_before"])
     stop_at = time.monotonic() + work_s
     # Only generations say whose feedback it is, so it leaves before them.
     deleted = delete_older(GenerationFeedback, "generation_at", before, stop_at=stop_at)
@@ -52,28 +68,6 @@ def forget_expired(now: datetime, *, work_s: float = _WORK_S) -> int:
 def forget_facts(now: datetime, *, work_s: float = _WORK_S) -> int:
     """Let figures leave that no query reaches any more, in the same way."""
     return _forget(GenerationFact, "at", now - FACTS_KEPT, time.monotonic() + work_s)
-
-
-def _advance_mark(now: datetime) -> datetime | None:
-    """Write down before when records leave, full days (UTC) that are summed up; None for never."""
-    if not settings.GENERATION_DAYS:
-        return None
-    with transaction.atomic():
-        # Whoever sums up hours waits for it, and sees the mark.
-        rolled = UsageRolled.objects.select_for_update().filter(pk=1).first()
-        calls = CallsCounted.objects.filter(pk=1).first()
-        if rolled is None or calls is None:
-            return None
-        done = [now - timedelta(days=settings.GENERATION_DAYS), rolled.until, calls.until]
-        late = LateHour.objects.order_by("hour").first()
-        if late is not None:
-            done.append(late.hour)
-        before = day_of(min(done))
-        if rolled.forgotten_before is not None and before <= rolled.forgotten_before:
-            return rolled.forgotten_before
-        rolled.forgotten_before = before
-        rolled.save(update_fields=["forgotten_before"])
-        return before
 
 
 def _forget(model: Any, column: str, before: datetime, stop_at: float) -> int:

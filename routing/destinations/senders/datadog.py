@@ -58,24 +58,6 @@ def _build_span(facts: TraceFacts, groups: MetadataGroups) -> JsonObject:
         meta["output"] = {"messages": _as_messages([facts.output])}
     if facts.error_type is not None:
         meta["error"] = {"type": facts.error_type, "message": f"status {facts.status}"}
-    span: JsonObject = {
-        "name": generation_name(facts),
-        "trace_id": ids.trace,
-        "span_id": ids.span,
-        "parent_id": str(facts.trace.get("parent_span_id") or _NO_PARENT),
-        "start_ns": facts.started_ns,
-        "duration": facts.ended_ns - facts.started_ns,
-        "status": "ok" if facts.error_type is None else "error",
-        "meta": meta,
-        "metrics": _list_metrics(facts),
-        "tags": [f"user_id:{facts.user}"] if facts.user else [],
-    }
-    if facts.session_id is not None:
-        span["session_id"] = facts.session_id
-    return span
-
-
-def _list_metrics(facts: TraceFacts) -> JsonObject:
     metrics: JsonObject = {
         "input_tokens": facts.prompt_tokens,
         "output_tokens": facts.completion_tokens,
@@ -85,7 +67,21 @@ def _list_metrics(facts: TraceFacts) -> JsonObject:
     }
     if facts.latency_ms is not None:
         metrics["time_to_first_token"] = facts.latency_ms / 1000
-    return metrics
+    span: JsonObject = {
+        "name": generation_name(facts),
+        "trace_id": ids.trace,
+        "span_id": ids.span,
+        "parent_id": str(facts.trace.get("parent_span_id") or _NO_PARENT),
+        "start_ns": facts.started_ns,
+        "duration": facts.ended_ns - facts.started_ns,
+        "status": "ok" if facts.error_type is None else "error",
+        "meta": meta,
+        "metrics": metrics,
+        "tags": [f"user_id:{facts.user}"] if facts.user else [],
+    }
+    if facts.session_id is not None:
+        span["session_id"] = facts.session_id
+    return span
 
 
 def _as_messages(messages: Sequence[JsonObject]) -> list[JsonObject]:

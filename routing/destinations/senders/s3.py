@@ -67,16 +67,6 @@ def _build(
 ) -> OutgoingRequest:
     """The key is the trace's own, so that what is sent again replaces what had arrived."""
     (facts,) = traces
-    return _sign(config, _object_key(config, facts), dumps(build_payload([facts], groups)))
-
-
-def _build_test(config: S3Config) -> OutgoingRequest:
-    """It writes an object, because nothing else shows that objects may be written."""
-    key = f"{config.prefix}/connection-test.json".strip("/")
-    return _sign(config, key, dumps(empty_payload()), extra=dict([TEST_HEADER]))
-
-
-def _object_key(config: S3Config, facts: TraceFacts) -> str:
     at = datetime.fromtimestamp(facts.ended_ns / _NANO, UTC)
     values = {
         "prefix": config.prefix,
@@ -91,7 +81,13 @@ def _object_key(config: S3Config, facts: TraceFacts) -> str:
     name = f"{find_ids(facts).trace}-{facts.ended_ns // 1_000_000}.json"
     # Dots climb no folders here, and empty ones would make another key.
     parts = [part for part in folder.split("/") if part not in ("", ".", "..")]
-    return "/".join([*parts, name])
+    return _sign(config, "/".join([*parts, name]), dumps(build_payload([facts], groups)))
+
+
+def _build_test(config: S3Config) -> OutgoingRequest:
+    """It writes an object, because nothing else shows that objects may be written."""
+    key = f"{config.prefix}/connection-test.json".strip("/")
+    return _sign(config, key, dumps(empty_payload()), extra=dict([TEST_HEADER]))
 
 
 def _sign(
