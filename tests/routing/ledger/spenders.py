@@ -14,11 +14,14 @@ import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from routing.ledger.orders import Payer
 from tests.support.bed import PROJECT, Bed
 from tests.support.processes import dies_with_parent
+
+if TYPE_CHECKING:
+    # A process of these sets up the apps before it imports any.
+    from routing.ledger.orders import Payer
 
 _END_S = 40.0
 
@@ -55,7 +58,7 @@ def spend_at_once(stores: Bed, *tasks: dict[str, Any]) -> Spent:
     return Spent(**sums, stderr=stderr)
 
 
-def task_for(*payers: Payer, requests: int, nano: int, **options: Any) -> dict[str, Any]:
+def task_for(*payers: "Payer", requests: int, nano: int, **options: Any) -> dict[str, Any]:
     named = [[str(payer.account_id), str(payer.workspace_id), payer.key_id] for payer in payers]
     task = {"payers": named, "requests": requests, "hold_nano": nano, "charge_nano": nano}
     return {"threads": 32, "guarded": True} | task | options
