@@ -21,22 +21,17 @@ class InternsConfig(AppConfig):
         from gateway.doctor.findings import register
         from gateway.metrics.scrape import register_source
         from gateway.server.front import answer_hosts_by
+        from interns.models import Intern
         from routing.history.erasure import register_eraser
 
         secrets = WorkspaceBelongings(_list_secrets, _delete_secrets, at_once=True)
         register_belongings("vault_secrets", secrets)
         register_belongings("vaults", WorkspaceBelongings(_list_vaults, _delete_vaults))
-        register_hindrance("interns", _list_interns)
+        register_hindrance("interns", Intern.objects.all)
         answer_hosts_by(f".{settings.INTERN_DOMAIN}", _answer_host)
         register_source("interns", _read_interns)
         register_eraser("sessions", _erase_sessions)
         register("sandbox", "interns.runtime.sandbox.examine_sandbox")
-
-
-def _list_interns() -> Any:
-    from interns.models import Intern
-
-    return Intern.objects.all()
 
 
 def _list_secrets() -> Any:

@@ -29,9 +29,14 @@ def main() -> None:
     config = read_config(_read_config())
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     logging.getLogger("httpx2").setLevel(logging.WARNING)
-    _forbid_memory_reads()
+    if sys.platform == "linux":
+        # Commands run as the same user: they shall not read the runtime's token from our memory.
+        ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 0)
     if config.isolation == "bubblewrap":
-        _limit_processes(config.limits.processes)
+        # In a sandbox with a user of its own they are counted there; elsewhere they are the host's.
+        processes = config.limits.processes
+        with suppress(ValueError, OSError):
+            resource.setrlimit(resource.RLIMIT_NPROC, (processes, processes))
     for folder in (config.workspace, config.sessions):
         folder.mkdir(parents=True, exist_ok=True)
 
@@ -91,18 +96,6 @@ def _reap_orphans() -> None:
         ended, status = os.wait()
         if ended == agent:
             os._exit(abs(os.waitstatus_to_exitcode(status)))
-
-
-def _limit_processes(most: int) -> None:
-    """In a sandbox with a user of its own they are counted there; elsewhere they are the host's."""
-    with suppress(ValueError, OSError):
-        resource.setrlimit(resource.RLIMIT_NPROC, (most, most))
-
-
-def _forbid_memory_reads() -> None:
-    """Commands run as the same user: they shall not read the runtime's token from our memory."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 0)
 
 
 if __name__ == "__main__":

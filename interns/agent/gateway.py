@@ -99,18 +99,14 @@ class GatewayClient:
             answer = await self.http.request(method, path, timeout=_FETCH_S, **options)
         except httpx2.HTTPError as error:
             raise GatewayRefused("the gateway cannot be reached") from error
-        body = _read_json(answer)
+        try:
+            body = answer.json()
+        except ValueError:
+            body = None
+        body = body if isinstance(body, dict) else {}
         if answer.is_success:
             return body
         error_object = body.get("error")
         raise GatewayRefused(
             error_object["message"] if isinstance(error_object, dict) else str(answer.status_code)
         )
-
-
-def _read_json(answer: httpx2.Response) -> JsonObject:
-    try:
-        body = answer.json()
-    except ValueError:
-        return {}
-    return body if isinstance(body, dict) else {}

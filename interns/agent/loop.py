@@ -177,30 +177,22 @@ def serialize_usage(usage: RunUsage, messages: list[ModelMessage]) -> JsonObject
         "total_tokens": usage.input_tokens + usage.output_tokens,
         "prompt_tokens_details": {"cached_tokens": usage.cache_read_tokens},
     }
-    costs = [_read_cost(message) for message in messages if isinstance(message, ModelResponse)]
-    known = [cost for cost in costs if cost is not None]
+    answers = [message for message in messages if isinstance(message, ModelResponse)]
+    costs = [(each.provider_details or {}).get("cost") for each in answers]
+    known = [float(cost) for cost in costs if isinstance(cost, int | float)]
     return told | {"cost": sum(known)} if known else told
-
-
-def _read_cost(response: ModelResponse) -> float | None:
-    cost = (response.provider_details or {}).get("cost")
-    return float(cost) if isinstance(cost, int | float) else None
 
 
 def _build_failure(error: AgentRunError) -> TurnFailed:
     if isinstance(error, ModelHTTPError):
+        # The gateway's own sentence where there is one.
+        message = error.body.get("message") if isinstance(error.body, dict) else None
+        text = str(message or f"The model call was refused with status {error.status_code}.")
         retryable = error.status_code in RETRYABLE
-        return TurnFailed(_error_text(error), retryable=retryable, code=error.status_code)
+        return TurnFailed(text, retryable=retryable, code=error.status_code)
     if isinstance(error, ModelAPIError):
         return TurnFailed("The model could not be reached.", retryable=True)
     if isinstance(error, UsageLimitExceeded):
         return TurnFailed("The run needed more model calls than it may make.", retryable=False)
     log.warning("A run failed: %s", type(error).__name__)
     return TurnFailed("The model did not answer in a usable way.", retryable=True)
-
-
-def _error_text(error: ModelHTTPError) -> str:
-    """The gateway's own sentence where there is one."""
-    body = error.body
-    message = body.get("message") if isinstance(body, dict) else None
-    return str(message or f"The model call was refused with status {error.status_code}.")

@@ -89,7 +89,12 @@ class AskForm:
 
     def read(self, answer: str) -> GivenAnswer:
         """Raises `AnswerNotOffered`."""
-        given = _parse_object(answer)
+        try:
+            given = json.loads(answer)
+        except ValueError as error:
+            raise AnswerNotOffered("the answer must be a JSON object") from error
+        if not isinstance(given, dict):
+            raise AnswerNotOffered("the answer must be a JSON object")
         action = given.get("action")
         if action in ("decline", DISMISSED):
             return GivenAnswer(accepted=False, dismissed=action == DISMISSED)
@@ -108,13 +113,3 @@ class AskForm:
             elif one.required:
                 raise AnswerNotOffered(f"{one.name} is required")
         return content
-
-
-def _parse_object(answer: str) -> JsonObject:
-    try:
-        given = json.loads(answer)
-    except ValueError as error:
-        raise AnswerNotOffered("the answer must be a JSON object") from error
-    if not isinstance(given, dict):
-        raise AnswerNotOffered("the answer must be a JSON object")
-    return given

@@ -6,7 +6,7 @@ from collections import OrderedDict
 from contextlib import suppress
 from dataclasses import dataclass, field
 from secrets import token_hex
-from typing import Any, Final
+from typing import Final
 
 from pydantic_ai import DeferredToolResults, ToolApproved, ToolDenied
 from pydantic_ai.messages import ModelMessage, ModelResponse, ToolCallPart
@@ -132,7 +132,10 @@ class RunDesk:
         """Take an answer and go on. Raises `RequestRefused`."""
         run = self._get_open(run_id)
         if run.task is not None or not run.pending or run.pending[0].id != question_id:
-            raise self._build_unknown_question(run, question_id)
+            if question_id in run.asked_ids:
+                raise _NOT_PENDING
+            text = "No pending question has this tool_call_id."
+            raise RequestRefused(404, "interaction_unknown", text)
         pending = run.pending[0]
         try:
             given = pending.question.read(answer)
@@ -233,7 +236,12 @@ class RunDesk:
         calls = {call.tool_call_id: call for call in [*requests.calls, *requests.approvals]}
         for call_id in _sort_calls(run.leg.messages, calls):
             metadata = requests.metadata.get(call_id, {})
-            asked = _build_question(metadata)
+            asked: AskPermission | AskForm
+            if "operation" in metadata:
+                asked = AskPermission(metadata["operation"])
+            else:
+                fields = tuple(FormField(**one) for one in metadata.get("fields", []))
+                asked = AskForm(metadata.get("message", ""), fields)
             run.pending.append(PendingQuestion(f"int_{token_hex(12)}", calls[call_id], asked))
         run.task = None
         self._save(run)
@@ -255,7 +263,9 @@ class RunDesk:
         """Put an answer where the next leg finds it."""
         call_id = pending.call.tool_call_id
         if isinstance(pending.question, AskForm):
-            run.results.calls[call_id] = _answer_text(given)
+            declined = "dismissed the question" if given.dismissed else "declined"
+            text = f"Your person {declined}."
+            run.results.calls[call_id] = given.content if given.accepted else text
             return
         if given.always:
             run.session.always[pending.call.tool_name] = given.accepted
@@ -294,13 +304,6 @@ class RunDesk:
             raise _NOT_PENDING
         raise RequestRefused(410, "run_ended", "This run is over.")
 
-    def _build_unknown_question(self, run: InternRun, question_id: str) -> RequestRefused:
-        if question_id in run.asked_ids:
-            return _NOT_PENDING
-        return RequestRefused(
-            404, "interaction_unknown", "No pending question has this tool_call_id."
-        )
-
 
 _NOT_PENDING = RequestRefused(
     409, "interaction_not_pending", "That question is no longer waiting for an answer."
@@ -327,20 +330,6 @@ def _sort_calls(messages: list[ModelMessage], calls: dict[str, ToolCallPart]) ->
     last = next((m for m in reversed(messages) if isinstance(m, ModelResponse)), None)
     made = [p.tool_call_id for p in (last.parts if last else ()) if isinstance(p, ToolCallPart)]
     return sorted(calls, key=lambda id: made.index(id) if id in made else len(made))
-
-
-def _build_question(metadata: JsonObject) -> AskPermission | AskForm:
-    if "operation" in metadata:
-        return AskPermission(metadata["operation"])
-    fields = tuple(FormField(**one) for one in metadata.get("fields", []))
-    return AskForm(metadata.get("message", ""), fields)
-
-
-def _answer_text(given: GivenAnswer) -> Any:
-    """What the model reads of its person's answer."""
-    if given.accepted:
-        return given.content
-    return "Your person dismissed the question." if given.dismissed else "Your person declined."
 
 
 def is_last(event: Event) -> bool:

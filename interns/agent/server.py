@@ -77,7 +77,8 @@ class AgentServer:
 
     def _route(self, path: str, handler: Handler, method: str) -> Route:
         async def answer_request(request: Request) -> Response:
-            if not self._may_enter(request):
+            given = request.headers.get("authorization", "").encode()
+            if not hmac.compare_digest(given, f"Bearer {self._config.token}".encode()):
                 return _build_refusal(
                     RequestRefused(401, "unauthorized", "The runtime's token is needed.")
                 )
@@ -95,10 +96,6 @@ class AgentServer:
                 return Response(status_code=400)
 
         return Route(path, answer_request, methods=[method])
-
-    def _may_enter(self, request: Request) -> bool:
-        given = request.headers.get("authorization", "").encode()
-        return hmac.compare_digest(given, f"Bearer {self._config.token}".encode())
 
     async def page(self, request: Request) -> Response:
         """What anyone may know who may see the intern."""

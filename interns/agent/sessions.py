@@ -63,23 +63,16 @@ def drop_unanswered(messages: Sequence[ModelMessage]) -> list[ModelMessage]:
     """The messages up to the first tool call that nobody answered: the rest was cut off by a
     cancellation, and no model takes a call without its result."""
     for n, message in enumerate(messages):
-        if isinstance(message, ModelResponse) and _call_ids(message) - _return_ids(
-            messages[n + 1 : n + 2]
-        ):
+        if not isinstance(message, ModelResponse):
+            continue
+        calls = {part.tool_call_id for part in message.parts if isinstance(part, ToolCallPart)}
+        following = messages[n + 1] if n + 1 < len(messages) else None
+        if isinstance(following, ModelRequest):
+            calls -= {
+                part.tool_call_id
+                for part in following.parts
+                if isinstance(part, BaseToolReturnPart) or part.part_kind == "retry-prompt"
+            }
+        if calls:
             return list(messages[:n])
     return list(messages)
-
-
-def _call_ids(response: ModelResponse) -> set[str]:
-    return {part.tool_call_id for part in response.parts if isinstance(part, ToolCallPart)}
-
-
-def _return_ids(following: Sequence[ModelMessage]) -> set[str]:
-    return {
-        part.tool_call_id
-        for message in following
-        if isinstance(message, ModelRequest)
-        for part in message.parts
-        if isinstance(part, BaseToolReturnPart) or part.part_kind == "retry-prompt"
-        if part.tool_call_id
-    }

@@ -52,7 +52,10 @@ class AgentWorkspace:
         if len(content) > self._file_bytes:
             raise WorkspaceError(f"a file may have at most {self._file_bytes} bytes")
         with _convert_errors(path), self._open_folder(parts[:-1], make=True) as folder:
-            _refuse_special(path, parts[-1], folder)
+            with suppress(FileNotFoundError):
+                found = os.stat(parts[-1], dir_fd=folder, follow_symlinks=False)
+                if not stat.S_ISREG(found.st_mode):
+                    raise WorkspaceError(f"{path} is not a file")
             _replace(folder, parts[-1], content)
         return len(content)
 
@@ -98,12 +101,6 @@ def _convert_errors(path: str) -> Iterator[None]:
         yield
     except OSError as error:
         raise WorkspaceError(f"{path}: {os.strerror(error.errno or 0)}") from error
-
-
-def _refuse_special(path: str, name: str, folder: int) -> None:
-    with suppress(FileNotFoundError):
-        if not stat.S_ISREG(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode):
-            raise WorkspaceError(f"{path} is not a file")
 
 
 def _replace(folder: int, name: str, content: bytes) -> None:

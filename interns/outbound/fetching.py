@@ -167,11 +167,12 @@ class _OutgoingFetch:
             )
         elif not self.release.may_receive(names, target):
             return None
-        return Ready(
-            target.path,
-            self._build_headers(target, keeps_body=keeps_body),
-            self._build_body() if keeps_body else b"",
-        )
+        headers, body = self._build_headers(target, keeps_body=keeps_body), b""
+        if keeps_body:
+            encode = choose_body_encoding(self._request.content_type)
+            text = self._request.text
+            body = self._request.raw or self.release.fill(text, encode).encode()
+        return Ready(target.path, headers, body)
 
     def _build_headers(self, target: Target, *, keeps_body: bool) -> list[tuple[str, str]]:
         assert self._first is not None
@@ -186,13 +187,6 @@ class _OutgoingFetch:
             if self.release.may_receive(names, target):
                 headers.append((name, self.release.fill(value, encode_header) if names else value))
         return headers
-
-    def _build_body(self) -> bytes:
-        request = self._request
-        return (
-            request.raw
-            or self.release.fill(request.text, choose_body_encoding(request.content_type)).encode()
-        )
 
     @property
     def patterns(self) -> Patterns:

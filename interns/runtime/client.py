@@ -10,7 +10,7 @@ from typing import Final, TypeVar
 from uuid import UUID
 
 from gateway.http.errors import MalformedJson
-from gateway.http.jsonio import JsonObject, dumps, loads
+from gateway.http.jsonio import dumps, loads
 from gateway.outbound.errors import (
     BodyTooLarge,
     ConnectFailed,
@@ -212,17 +212,14 @@ def _convert_errors(work: Callable[[], T]) -> T:
     except OutboundError as error:
         # A reply keeps what ended it, and that must not keep the reply in turn.
         forget_origin(error)
-        raise _convert_error(error) from None
-
-
-def _convert_error(error: OutboundError) -> ChatRefused:
-    if isinstance(error, _NOT_REACHED):
-        return ChatRefused("intern_unreachable", "The intern could not be reached", retryable=True)
-    if isinstance(error, _TOO_LATE):
-        return ChatRefused("timeout", "The intern took too long", retryable=True)
-    if isinstance(error, BodyTooLarge):
-        return ChatRefused("turn_failed", "The intern said too much")
-    return _build_severed()
+        if isinstance(error, _NOT_REACHED):
+            text = "The intern could not be reached"
+            raise ChatRefused("intern_unreachable", text, retryable=True) from None
+        if isinstance(error, _TOO_LATE):
+            raise ChatRefused("timeout", "The intern took too long", retryable=True) from None
+        if isinstance(error, BodyTooLarge):
+            raise ChatRefused("turn_failed", "The intern said too much") from None
+        raise _build_severed() from None
 
 
 def _build_severed() -> ChatRefused:
@@ -231,7 +228,15 @@ def _build_severed() -> ChatRefused:
 
 def _read_refusal(reply: HttpReply) -> ChatRefused:
     """What a runtime said instead of a stream."""
-    body = _read_error(reply)
+    content, body = b"", None
+    try:
+        while len(content) < _REFUSAL_BYTES_MAX and (piece := reply.read_some()):
+            content += piece
+        body = loads(content)["error"]
+    except (OutboundError, MalformedJson, LookupError, TypeError):
+        pass
+    if not isinstance(body, dict):
+        body = {}
     status, reason = reply.status, body.get("reason")
     message = str(body.get("message") or "")[:_MESSAGE_CHARS_MAX]
     retryable = body.get("retryable") is True
@@ -246,48 +251,31 @@ def _read_refusal(reply: HttpReply) -> ChatRefused:
     return ChatRefused("intern_rejected", message)
 
 
-def _read_error(reply: HttpReply) -> JsonObject:
-    body = b""
-    try:
-        while len(body) < _REFUSAL_BYTES_MAX and (piece := reply.read_some()):
-            body += piece
-        body = loads(body)["error"]
-    except (OutboundError, MalformedJson, LookupError, TypeError):
-        return {}
-    return body if isinstance(body, dict) else {}
-
-
 ANSWER_BYTES_MAX: Final = 65_536
 
 
 def ask_health(access: AgentAccess, boot_id: str, *, wait_s: float) -> RuntimeHealth:
     """What the agent says of itself. Never raises."""
+    body = b""
     try:
-        health = _read_health(access, wait_s)
+        reply = send_request(
+            access,
+            method="GET",
+            path="/health",
+            headers=[("Authorization", f"Bearer {access.token}")],
+            body=b"",
+            deadline=time.monotonic() + wait_s,
+            body_bytes_max=ANSWER_BYTES_MAX,
+        )
+        with reply:
+            while piece := reply.read_some():
+                body += piece
+        health = loads(body)
     except (ChatRefused, OutboundError) as error:
         return RuntimeHealth(ok=False, detail=f"the agent does not answer: {error}")
-    if health.get("status") != "ready" or health.get("runtime_id") != boot_id:
-        return RuntimeHealth(ok=False, detail="something else answers for the agent")
-    return RuntimeHealth(ok=True, budget_ended=health.get("budget_ended") is True)
-
-
-def _read_health(access: AgentAccess, wait_s: float) -> JsonObject:
-    headers = [("Authorization", f"Bearer {access.token}")]
-    reply = send_request(
-        access,
-        method="GET",
-        path="/health",
-        headers=headers,
-        body=b"",
-        deadline=time.monotonic() + wait_s,
-        body_bytes_max=ANSWER_BYTES_MAX,
-    )
-    with reply:
-        body = b""
-        while piece := reply.read_some():
-            body += piece
-    try:
-        health = loads(body)
     except MalformedJson:
-        return {}
-    return health if isinstance(health, dict) else {}
+        health = None
+    facts = health if isinstance(health, dict) else {}
+    if facts.get("status") != "ready" or facts.get("runtime_id") != boot_id:
+        return RuntimeHealth(ok=False, detail="something else answers for the agent")
+    return RuntimeHealth(ok=True, budget_ended=facts.get("budget_ended") is True)

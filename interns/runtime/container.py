@@ -152,7 +152,11 @@ class ContainerDriver(AgentClient):
                 return False
             was_there = bool(container and container.status == "running")
             if container:
-                _remove(container, wait_s)
+                # Its volume stays.
+                with suppress(NotFound, APIError):
+                    container.stop(timeout=max(KILL_S, int(wait_s) - KILL_S))
+                with suppress(NotFound):
+                    container.remove(force=True)
         except _ENGINE_ERRORS as error:
             raise StopFailed(f"the container engine: {error}"[:500]) from error
         return stop_supervisor(intern_id, boot_id=boot_id, wait_s=wait_s) or was_there
@@ -193,7 +197,11 @@ class ContainerDriver(AgentClient):
             raise RuntimeFailed(f"the container engine: {error}"[:500]) from error
         running = {UUID(each.labels[LABEL]): each for each in found if each.status == "running"}
         keeping = {supervisor.intern_id: supervisor for supervisor in list_supervisors()}
-        seen = [_describe(intern_id, container) for intern_id, container in running.items()]
+        seen = []
+        for intern_id, container in running.items():
+            boot = container.labels.get(BOOT_LABEL)
+            facts = {"container": container.id}
+            seen.append(Runtime(intern_id, UUID(boot) if boot else None, facts))
         # A supervisor without its container is half a runtime, and just as much a leak.
         lone = [
             supervisor.runtime()
@@ -305,19 +313,6 @@ class ContainerDriver(AgentClient):
             "image": container.attrs.get("Image", ""),
         }
         return Runtime(runtime.intern_id, runtime.boot_id, facts)
-
-
-def _describe(intern_id: UUID, container: Container) -> Runtime:
-    boot = container.labels.get(BOOT_LABEL)
-    return Runtime(intern_id, UUID(boot) if boot else None, {"container": container.id})
-
-
-def _remove(container: Container, wait_s: float) -> None:
-    """End a container and take it away; its volume stays."""
-    with suppress(NotFound, APIError):
-        container.stop(timeout=max(KILL_S, int(wait_s) - KILL_S))
-    with suppress(NotFound):
-        container.remove(force=True)
 
 
 def _change_owner(archive: BinaryIO, into: BinaryIO) -> int:

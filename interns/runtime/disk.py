@@ -89,7 +89,10 @@ def assign_owner(intern_id: UUID) -> int | None:
         fcntl.flock(turn, fcntl.LOCK_EX)
         uid = disk_folder(intern_id).lstat().st_uid
         if uid not in users:
-            taken = {_read_owner(folder / "disk") for folder in interns_folder().iterdir()}
+            taken = set()
+            for folder in interns_folder().iterdir():
+                with suppress(OSError):
+                    taken.add((folder / "disk").lstat().st_uid)
             # Not the first: gateways of one machine share the range, each with interns of its own.
             shuffled = random.sample(users, len(users))
             uid = next((each for each in shuffled if each not in taken), 0)
@@ -102,13 +105,6 @@ def assign_owner(intern_id: UUID) -> int | None:
             if os.stat(name, dir_fd=descriptor, follow_symlinks=False).st_uid != uid:
                 os.chown(name, uid, uid, dir_fd=descriptor, follow_symlinks=False)
     return uid
-
-
-def _read_owner(place: Path) -> int | None:
-    try:
-        return place.lstat().st_uid
-    except OSError:
-        return None
 
 
 def remove_folder(intern_id: UUID) -> None:

@@ -41,7 +41,10 @@ def repack(tar: BinaryIO, into: BinaryIO) -> int:
     """
     try:
         with tarfile.open(fileobj=tar, mode="r:") as source, _open_writer(into) as target:
-            members = {_normalize_name(each.name): each for each in source}
+            members = {}
+            for each in source:
+                parts = [part for part in each.name.split("/") if part not in ("", ".")]
+                members["/".join(parts)] = each
             members.pop("", None)
             named = sorted(members.items(), key=lambda item: os.fsencode(item[0]))
             return sum(_copy_member(target, source, name, member) for name, member in named)
@@ -134,10 +137,6 @@ def _build_link_entry(path: str, target: str) -> tarfile.TarInfo:
     return info
 
 
-def _normalize_name(name: str) -> str:
-    return "/".join(part for part in name.split("/") if part not in ("", "."))
-
-
 _NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -163,7 +162,13 @@ def unpack(archive: BinaryIO, folder: Path) -> UnpackResult:
     except tarfile.TarError as error:
         raise ValueError(f"not a whole tar: {error}") from error
     for place, target in links:
-        _make_link(place, target, folder, done)
+        # A link that leads out of the folder would let whoever follows it out, too.
+        inside = Path(os.path.normpath(place.parent / target))
+        if target.startswith("/") or not inside.is_relative_to(os.path.normpath(folder)):
+            done.skipped.append(str(place.relative_to(folder)))
+            continue
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.symlink_to(target)
     return done
 
 
@@ -197,13 +202,3 @@ def _find_target(name: str, folder: Path) -> Path | None:
     if name.startswith("/") or ".." in parts or not name.strip("./"):
         return None
     return folder.joinpath(*(part for part in parts if part not in ("", ".")))
-
-
-def _make_link(place: Path, target: str, folder: Path, done: UnpackResult) -> None:
-    """A link that leads out of the folder would let whoever follows it out, too."""
-    inside = Path(os.path.normpath(place.parent / target))
-    if target.startswith("/") or not inside.is_relative_to(os.path.normpath(folder)):
-        done.skipped.append(str(place.relative_to(folder)))
-        return
-    place.parent.mkdir(parents=True, exist_ok=True)
-    place.symlink_to(target)

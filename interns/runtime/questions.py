@@ -23,7 +23,8 @@ _FIELDS_MAX: Final = 64
 _OPTIONS_MAX: Final = 256
 # A question is kept in a row until it is answered.
 _BYTES_MAX: Final = 65_536
-_WITHOUT_CONTENT: Final = frozenset({"decline", CANCEL})
+# What an answer to a form has, by its action.
+_NAMES: Final = {"accept": ("action", "content"), "decline": ("action",), CANCEL: ("action",)}
 
 Scalar = str | bool | int | float
 _Name = Annotated[str, Field(min_length=1, max_length=128)]
@@ -111,37 +112,23 @@ def check_answer(question: JsonObject, answer: str) -> None:
         offered = [*question["options"], CANCEL]
         if answer not in offered:
             raise AnswerRejected(f"The answer must be one of {_format_options(offered)}")
-    else:
-        _check_form(question["fields"], answer)
-
-
-def _check_form(fields: list[JsonObject], answer: str) -> None:
-    given = _parse_object(answer)
-    action = given.get("action")
-    # A list or an object is no member of a set.
-    if isinstance(action, str) and action in _WITHOUT_CONTENT:
-        _refuse_unknown(given, "action")
-    elif action == "accept":
-        _refuse_unknown(given, "action", "content")
-        _check_content(fields, given.get("content"))
-    else:
-        raise AnswerRejected('action must be one of "accept", "decline", "cancel"')
-
-
-def _parse_object(answer: str) -> JsonObject:
+        return
     try:
         given = loads(answer.encode("utf-8", "surrogatepass"))
     except MalformedJson:
         given = None
     if not isinstance(given, dict):
         raise AnswerRejected('The answer must be a JSON object with an "action", as a string')
-    return given
-
-
-def _refuse_unknown(given: JsonObject, *known: str) -> None:
+    action = given.get("action")
+    # A list or an object is no key.
+    known = _NAMES.get(action) if isinstance(action, str) else None
+    if known is None:
+        raise AnswerRejected('action must be one of "accept", "decline", "cancel"')
     for name in given:
         if name not in known:
             raise AnswerRejected(f"{_quote(name)} is not expected here")
+    if action == "accept":
+        _check_content(question["fields"], given.get("content"))
 
 
 def _check_content(fields: list[JsonObject], content: object) -> None:
@@ -152,18 +139,15 @@ def _check_content(fields: list[JsonObject], content: object) -> None:
         if name not in known:
             raise AnswerRejected(f"content has no field {_quote(name)}")
     for name, field in known.items():
-        if name in content:
-            _check_value(field, content[name])
-        elif field["required"]:
-            raise AnswerRejected(f"content.{name} is required")
-
-
-def _check_value(field: JsonObject, value: object) -> None:
-    if not _IS[field["type"]](value):
-        raise AnswerRejected(f"content.{field['name']} must be of type {field['type']}")
-    options = field.get("options")
-    if options is not None and not any(_is_equal(value, option) for option in options):
-        raise AnswerRejected(f"content.{field['name']} must be one of {_format_options(options)}")
+        if name not in content:
+            if field["required"]:
+                raise AnswerRejected(f"content.{name} is required")
+            continue
+        value, options = content[name], field.get("options")
+        if not _IS[field["type"]](value):
+            raise AnswerRejected(f"content.{name} must be of type {field['type']}")
+        if options is not None and not any(_is_equal(value, option) for option in options):
+            raise AnswerRejected(f"content.{name} must be one of {_format_options(options)}")
 
 
 def _is_number(value: object) -> bool:

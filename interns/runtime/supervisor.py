@@ -29,10 +29,9 @@ from pathlib import Path
 from typing import IO, Any
 
 from gateway.sandbox.unprivileged import INFO, LIFE, first_process, pipe
-from interns.runtime.gateway_proxy import GatewayProxy, ProxyTarget
 from interns.runtime.host_lease import LOOK_S, is_over
 from interns.runtime.process_identity import ProcessIdentity, identify_process
-from interns.runtime.socket_proxy import SocketProxy
+from interns.runtime.proxies import GatewayProxy, ProxyTarget, SocketProxy
 
 LOG_BYTES_MAX = 1_048_576
 STOP_S = 3.0
@@ -70,20 +69,21 @@ class AgentSupervisor:
         signal.signal(signal.SIGTERM, self._stop)
         signal.signal(signal.SIGINT, self._stop)
         signal.signal(signal.SIGCHLD, lambda number, frame: self._woken.set())
-        self._take_lock()
-        sockets = self._make_sockets_folder()
-        try:
-            self._serve(sockets, report)
-        finally:
-            self._clean_up(sockets)
-
-    def _take_lock(self) -> None:
         self._lock = (self._folder / "lock").open("a+", encoding="utf-8")
         fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         # Whoever meets the lock can tell whose it is before there is anything else to read.
         self._lock.truncate(0)
         json.dump(_describe_self(), self._lock)
         self._lock.flush()
+        sockets = self._make_sockets_folder()
+        try:
+            self._serve(sockets, report)
+        finally:
+            status = self._agent.returncode if self._agent else None
+            (self._run / "runtime.json").unlink(missing_ok=True)
+            remove_boot_files(self._folder, sockets)
+            end = {"was_asked": self._was_asked, "was_fenced": self._was_fenced}
+            _write(self._folder / "end.json", {"status": status, **end})
 
     def _make_sockets_folder(self) -> Path:
         remove_boot_files(self._folder)
@@ -170,7 +170,9 @@ class AgentSupervisor:
         return agent
 
     def _wait_for_end(self) -> None:
-        while not (self._was_asked or self._has_ended()):
+        while not self._was_asked:
+            if self._agent is not None and self._agent.poll() is not None:
+                break
             self._woken.wait(WAKE_S)
             self._woken.clear()
         if self._agent is None:
@@ -184,16 +186,6 @@ class AgentSupervisor:
                 signal.pidfd_send_signal(inner, signal.SIGKILL)
         self._agent.kill()
         self._agent.wait()
-
-    def _has_ended(self) -> bool:
-        return self._agent is not None and self._agent.poll() is not None
-
-    def _clean_up(self, sockets: Path) -> None:
-        status = self._agent.returncode if self._agent else None
-        (self._run / "runtime.json").unlink(missing_ok=True)
-        remove_boot_files(self._folder, sockets)
-        end = {"was_asked": self._was_asked, "was_fenced": self._was_fenced}
-        _write(self._folder / "end.json", {"status": status, **end})
 
     def _stop(self, number: int = 0, frame: object = None) -> None:
         self._was_asked = True
@@ -315,16 +307,12 @@ def _write(path: Path, facts: dict[str, Any]) -> None:
     temporary.replace(path)
 
 
-def _detach() -> None:
-    """Go on as a child of nobody who waits, in a session of its own."""
+def main() -> None:
+    orders = json.load(sys.stdin.buffer)
+    # Go on as a child of nobody who waits, in a session of its own.
     if os.fork():
         os._exit(0)
     os.setsid()
-
-
-def main() -> None:
-    orders = json.load(sys.stdin.buffer)
-    _detach()
     answer = os.fdopen(os.dup(1), "w", encoding="utf-8")
     nothing = os.open(os.devnull, os.O_RDWR)
     for standard in (0, 1, 2):

@@ -114,21 +114,19 @@ def await_supervisor(intern_id: UUID) -> SupervisorHandle | None:
 
 def _find_lock_holder(intern_id: UUID) -> ProcessIdentity | None:
     """The supervisor that holds the intern's lock, also before it has written `runtime.json`."""
+    file = disk.intern_folder(intern_id) / "lock"
     try:
-        with (disk.intern_folder(intern_id) / "lock").open("r+", encoding="utf-8") as lock:
+        with file.open("r+", encoding="utf-8") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return None
     except FileNotFoundError:
         return None
     except BlockingIOError:
-        return _read_lock_holder(intern_id)
-    return None
-
-
-def _read_lock_holder(intern_id: UUID) -> ProcessIdentity | None:
-    deadline = time.monotonic() + LOCK_S
+        deadline = time.monotonic() + LOCK_S
+    # Whoever has just taken it writes into it next.
     while time.monotonic() < deadline:
         with suppress(OSError, ValueError, KeyError):
-            facts = json.loads((disk.intern_folder(intern_id) / "lock").read_bytes())
+            facts = json.loads(file.read_bytes())
             return ProcessIdentity(facts["pid"], facts["began"])
         time.sleep(POLL_S)
     return None
@@ -158,25 +156,35 @@ def start_supervisor(plan: BootPlan, orders: JsonObject) -> SupervisorHandle:
         raise StartFailed("the runtime's keeper did not begin in time") from error
     found = find_supervisor(plan.intern_id)
     if found is None or found.boot_id != plan.boot_id:
-        raise StartFailed(_read_error(output) or describe_end(plan.intern_id))
+        why = ""
+        with suppress(ValueError):
+            why = str(json.loads(output).get("error", ""))
+        raise StartFailed(why or describe_end(plan.intern_id))
     return found
 
 
 def build_orders(plan: BootPlan, agent: JsonObject) -> JsonObject:
     """The supervisor's orders. `agent` are the fields of the agent's config that a driver sets."""
     url = urlsplit(plan.gateway_url)
+    api_path, intern_id = url.path.rstrip("/"), str(plan.intern_id)
+    # Methods, each with a pattern for the path.
+    allowed = [
+        ("POST", rf"{api_path}/chat/completions"),
+        ("POST", rf"{api_path}/interns/{intern_id}/fetch"),
+        ("GET", rf"{api_path}/vault/interns/{intern_id}/effective-secrets(\?[a-z0-9=&]*)?"),
+    ]
     return {
         "folder": str(disk.intern_folder(plan.intern_id)),
-        "intern_id": str(plan.intern_id),
+        "intern_id": intern_id,
         "boot_id": str(plan.boot_id),
         "agent": {
-            "intern_id": str(plan.intern_id),
+            "intern_id": intern_id,
             "runtime_id": str(plan.boot_id),
             "name": plan.name,
             "token": secrets.token_urlsafe(32),
             "instructions": plan.instructions,
             "model": plan.model or "",
-            "api_path": url.path.rstrip("/"),
+            "api_path": api_path,
             "limits": {
                 "processes": settings.INTERN_PROCESSES,
                 "disk_bytes": settings.INTERN_DISK_BYTES,
@@ -185,19 +193,10 @@ def build_orders(plan: BootPlan, agent: JsonObject) -> JsonObject:
         },
         "gateway_url": f"{url.scheme}://{url.netloc}",
         "api_key": plan.api_key,
-        "allowed": _list_allowed_calls(plan.intern_id, url.path.rstrip("/")),
+        "allowed": allowed,
         "supervisor": _identify_gateway(),
         "host_lease": str(settings.GATEWAY_HOME / "run" / FILE_NAME),
     }
-
-
-def _list_allowed_calls(intern_id: UUID, api_path: str) -> list[tuple[str, str]]:
-    """What an agent may ask of the gateway: methods, each with a pattern for the path."""
-    return [
-        ("POST", rf"{api_path}/chat/completions"),
-        ("POST", rf"{api_path}/interns/{intern_id}/fetch"),
-        ("GET", rf"{api_path}/vault/interns/{intern_id}/effective-secrets(\?[a-z0-9=&]*)?"),
-    ]
 
 
 def _identify_gateway() -> JsonObject | None:
@@ -207,13 +206,6 @@ def _identify_gateway() -> JsonObject | None:
     return {"pid": found.pid, "began": found.began} if found else None
 
 
-def _read_error(output: bytes) -> str:
-    with suppress(ValueError):
-        facts = json.loads(output)
-        return str(facts.get("error", ""))
-    return ""
-
-
 def stop_supervisor(intern_id: UUID, *, boot_id: UUID | None, wait_s: float) -> bool:
     """Stop the supervisor and remove its files. Whether there was one. Raises `StopFailed`."""
     found = find_supervisor(intern_id)
@@ -221,22 +213,17 @@ def stop_supervisor(intern_id: UUID, *, boot_id: UUID | None, wait_s: float) -> 
         return False
     supervisor = found.process if found else _find_lock_holder(intern_id)
     if supervisor is not None:
-        _end_process(supervisor, wait_s)
+        supervisor.signal(signal.SIGTERM)
+        if not supervisor.wait(max(0.0, wait_s)):
+            supervisor.kill_group()
+            if not supervisor.wait(KILL_S):
+                raise StopFailed(f"process {supervisor.pid} does not end")
         # Threads of a process that has ended hold its lock for a moment longer.
         until = time.monotonic() + KILL_S
         while _find_lock_holder(intern_id) is not None and time.monotonic() < until:
             time.sleep(POLL_S)
     remove_boot_files(disk.intern_folder(intern_id))
     return supervisor is not None
-
-
-def _end_process(supervisor: ProcessIdentity, wait_s: float) -> None:
-    supervisor.signal(signal.SIGTERM)
-    if supervisor.wait(max(0.0, wait_s)):
-        return
-    supervisor.kill_group()
-    if not supervisor.wait(KILL_S):
-        raise StopFailed(f"process {supervisor.pid} does not end")
 
 
 def was_fenced(intern_id: UUID) -> bool:

@@ -1,20 +1,23 @@
-"""The gateway's socket inside a sandbox: a few of the gateway's paths, with the intern's key added.
+"""What a supervisor passes on: the agent's calls to the gateway, and connections to an agent that
+listens in a container.
 
-Standard library only, because every supervisor runs it. Each request has a thread; bodies
-have a length, answers are passed on as they come.
+Standard library only, because every supervisor runs it.
 """
 
 import http.client
+import os
 import re
 import socket
 import ssl
+import stat
 import threading
 import time
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler
-from socketserver import ThreadingMixIn, UnixStreamServer
+from pathlib import Path
+from socketserver import BaseRequestHandler, ThreadingMixIn, UnixStreamServer
 from urllib.parse import urlsplit
 
 BODY_BYTES_MAX = 33_554_432
@@ -22,6 +25,7 @@ REQUESTS_MAX = 16
 PIECE_BYTES = 65_536
 TIMEOUT_S = 620.0
 CONNECT_S = 5.0
+INSIDE_S = 2.0
 LINGER_S = 2.0
 _REQUEST_HEADERS = ("Content-Type", "Accept", "traceparent")
 _ANSWER_HEADERS = ("Content-Type", "Retry-After", "X-Generation-Id")
@@ -55,7 +59,8 @@ class ProxyTarget:
 
 
 class GatewayProxy(ThreadingMixIn, UnixStreamServer):
-    """Serves `target` on a Unix socket that listens already."""
+    """The gateway's socket inside a sandbox: a few of its paths, with the intern's key added. Each
+    request has a thread; bodies have a length, answers are passed on as they come."""
 
     daemon_threads = True
     block_on_close = False
@@ -119,23 +124,20 @@ class GatewayProxyHandler(BaseHTTPRequestHandler):
             headers |= {"Authorization": f"Bearer {target.api_key}", "Connection": "close"}
             connection.request(self.command, self.path, body=body or None, headers=headers)
             answer = connection.getresponse()
-            self._answer(answer)
+            self.send_response(answer.status)
+            for name in _ANSWER_HEADERS:
+                if (value := answer.getheader(name)) is not None:
+                    self.send_header(name, value)
+            self.send_header("Transfer-Encoding", "chunked")
+            self.end_headers()
+            while piece := answer.read1(PIECE_BYTES):
+                self.wfile.write(b"%x\r\n%b\r\n" % (len(piece), piece))
+            # Without it the reader takes a body that broke off for a broken one, as it should.
+            self.wfile.write(b"0\r\n\r\n")
         except (OSError, http.client.HTTPException):
             self.close_connection = True
         finally:
             connection.close()
-
-    def _answer(self, answer: http.client.HTTPResponse) -> None:
-        self.send_response(answer.status)
-        for name in _ANSWER_HEADERS:
-            if (value := answer.getheader(name)) is not None:
-                self.send_header(name, value)
-        self.send_header("Transfer-Encoding", "chunked")
-        self.end_headers()
-        while piece := answer.read1(PIECE_BYTES):
-            self.wfile.write(b"%x\r\n%b\r\n" % (len(piece), piece))
-        # Without it the reader takes a body that broke off for a broken one, as it should.
-        self.wfile.write(b"0\r\n\r\n")
 
     def _refuse(self, status: int, reason: str, message: str) -> None:
         self.close_connection = True
@@ -151,13 +153,80 @@ class GatewayProxyHandler(BaseHTTPRequestHandler):
             self.send_header("Connection", "close")
             self.end_headers()
             self.wfile.write(body)
-            self._linger()
+            # Take what is still being sent: who writes into a closed socket never reads its answer.
+            self.connection.shutdown(socket.SHUT_WR)
+            until = time.monotonic() + LINGER_S
+            while (left_s := until - time.monotonic()) > 0:
+                self.connection.settimeout(left_s)
+                if not self.connection.recv(PIECE_BYTES):
+                    return
 
-    def _linger(self) -> None:
-        """Take what is still being sent: who writes into a closed socket never reads its answer."""
-        self.connection.shutdown(socket.SHUT_WR)
-        until = time.monotonic() + LINGER_S
-        while (left_s := until - time.monotonic()) > 0:
-            self.connection.settimeout(left_s)
-            if not self.connection.recv(PIECE_BYTES):
-                return
+
+# --- Into a container -----------------------------------------------------------------------------
+
+
+class NoSocket(OSError):
+    """There is no socket of that name in the folder."""
+
+
+def connect_inside(folder: Path, name: str) -> socket.socket:
+    """Connect to a socket in a folder that a stranger may write to. Raises `OSError`.
+
+    What is opened is what is looked at, so that no link leads to another socket of the host.
+    """
+    inside = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        found = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=inside)
+    finally:
+        os.close(inside)
+    try:
+        if not stat.S_ISSOCK(os.fstat(found).st_mode):
+            raise NoSocket(name)
+        made = socket.socket(socket.AF_UNIX)
+        made.settimeout(INSIDE_S)
+        try:
+            made.connect(f"/proc/self/fd/{found}")
+        except OSError:
+            made.close()
+            raise
+        made.settimeout(None)
+        return made
+    finally:
+        os.close(found)
+
+
+class SocketProxy(ThreadingMixIn, UnixStreamServer):
+    """Passes each connection on to the socket `name` in `folder`, which a container may replace
+    with anything."""
+
+    daemon_threads = True
+    block_on_close = False
+
+    def __init__(self, listener: socket.socket, folder: Path, name: str) -> None:
+        self.folder, self.name = folder, name
+        super().__init__("", _ProxiedConnection, bind_and_activate=False)
+        self.socket.close()
+        self.socket = listener
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        """A connection that broke is nobody's news."""
+
+
+class _ProxiedConnection(BaseRequestHandler):
+    server: SocketProxy
+
+    def handle(self) -> None:
+        with connect_inside(self.server.folder, self.server.name) as inside:
+            back = threading.Thread(target=_copy, args=(inside, self.request), daemon=True)
+            back.start()
+            _copy(self.request, inside)
+            back.join()
+
+
+def _copy(source: socket.socket, target: socket.socket) -> None:
+    """Until the source ends; then the target hears no more."""
+    with suppress(OSError):
+        while piece := source.recv(PIECE_BYTES):
+            target.sendall(piece)
+    with suppress(OSError):
+        target.shutdown(socket.SHUT_WR)
