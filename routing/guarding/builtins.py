@@ -168,6 +168,6 @@ def compile_builtin(slug: str) -> tuple[CompiledPattern, ...]:
 
 
 @cache
-def compiled_as_one(slug: str) -> CompiledPattern:
+def compile_as_one(slug: str) -> CompiledPattern:
     """What matches wherever one of them does."""
     return CompiledPattern("|".join(f"(?:{pattern})" for pattern in BUILTINS[slug].patterns))

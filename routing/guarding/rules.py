@@ -17,8 +17,8 @@ from routing.guarding.builtins import (
     INJECTION,
     Builtin,
     Check,
+    compile_as_one,
     compile_builtin,
-    compiled_as_one,
 )
 from routing.guarding.long_texts import decode
 from routing.guarding.scanning import Deadline, Span, matches, patterns
@@ -194,7 +194,7 @@ def _build_rule(placed: GuardrailFilter, compiled: dict[str, CompiledPattern]) -
         pattern = compiled[placed.filter.pattern]
         return Rule(placed, (pattern,), None, None, pattern)
     detector = _find_detector(slug)
-    look = compiled_as_one(slug) if detector is None else None
+    look = compile_as_one(slug) if detector is None else None
     return Rule(placed, compile_builtin(slug), BUILTINS[slug], detector, look)
 
 

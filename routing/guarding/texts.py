@@ -81,20 +81,18 @@ def _measure_anew(chat: ChatRequest, body: JsonObject, original: JsonObject | No
 
 
 def _body(body: JsonObject, change: Change) -> JsonObject:
-    new: JsonObject = {
-        name: value
-        for name in _PROMPT_FIELDS & body.keys()
-        if (value := _field(name, body[name], change)) is not body[name]
-    }
+    new: JsonObject = {}
+    for name in _PROMPT_FIELDS & body.keys():
+        old = body[name]
+        if type(old) is str:
+            changed: Any = change(old, name == "input")
+        elif name in ("messages", "input") and type(old) is list:
+            changed = _each(old, lambda item: _message(item, change))
+        else:
+            changed = _value(old, change, False)
+        if changed is not old:
+            new[name] = changed
     return {**body, **new} if new else body
-
-
-def _field(name: str, value: object, change: Change) -> Any:
-    if type(value) is str:
-        return change(value, name == "input")
-    if name in ("messages", "input") and type(value) is list:
-        return _each(value, lambda item: _message(item, change))
-    return _value(value, change, False)
 
 
 def _message(message: object, change: Change) -> Any:

@@ -71,9 +71,9 @@ def _compress(chat: ChatRequest, tokens: float) -> CompressedRequest | None:
     """The request within so many tokens, in time linear in its messages."""
     messages: list[JsonObject] = chat.body["messages"]
     with pause_collector():
-        sizes = message_sizes(messages)
+        sizes = measure_messages(messages)
         beside = chat.prompt_text_chars - sum(sizes)
-        if fixed_chars(messages, sizes) + beside > tokens * CHARS_PER_TOKEN:
+        if count_fixed_chars(messages, sizes) + beside > tokens * CHARS_PER_TOKEN:
             return None
         made = remove_middle(messages, sizes, int(tokens * _CHARS_PER_TOKEN_MIN) - beside)
         stage = {
@@ -96,12 +96,12 @@ _CUT: Final = "\n…\n"
 _CUT_CHARS_MIN: Final = 64
 
 
-def message_sizes(messages: list[JsonObject]) -> list[int]:
+def measure_messages(messages: list[JsonObject]) -> list[int]:
     """The characters of each message."""
     return [read_prompt([each]).text_chars for each in messages]
 
 
-def fixed_chars(messages: list[JsonObject], sizes: list[int]) -> int:
+def count_fixed_chars(messages: list[JsonObject], sizes: list[int]) -> int:
     """The size of what is never taken out; `sizes` are those of the messages."""
     newest = _newest_turn(messages)
     return sum(sizes[at] for at, each in enumerate(messages) if at >= newest or _is_fixed(each))

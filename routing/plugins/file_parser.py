@@ -50,7 +50,11 @@ class FileParser(Plugin):
         """Raises `GatewayError` for a file that cannot be read."""
         if self._engine not in (None, NATIVE) and self._engine not in _TEXT:
             raise InvalidRequest(f"server tool not available: {ID} ({self._engine})")
-        if "file" not in chat.input_modalities or self._is_native(context):
+        is_native = self._engine == NATIVE
+        if self._engine is None:
+            endpoints = (each for model in context.models for each in model.endpoints)
+            is_native = any("file" in each.input_modalities for each in endpoints)
+        if "file" not in chat.input_modalities or is_native:
             return chat
         messages = []
         for place, message in enumerate(chat.body["messages"]):
@@ -81,12 +85,6 @@ class FileParser(Plugin):
 
     def annotations(self) -> list[JsonObject]:
         return self._annotations
-
-    def _is_native(self, context: PluginContext) -> bool:
-        if self._engine is not None:
-            return self._engine == NATIVE
-        endpoints = (each for model in context.models for each in model.endpoints)
-        return any("file" in each.input_modalities for each in endpoints)
 
     def _replace_part(self, part: JsonObject, path: str, context: PluginContext) -> JsonObject:
         """The text of a file; what has none stays as it is."""

@@ -11,7 +11,7 @@ from routing.tools.interface import Definition, ModelAnswer, Result, ToolContext
 from routing.tools.model_calls import (
     build_body,
     format_transcript,
-    required_text,
+    require_text,
     user_message,
     with_instructions,
 )
@@ -53,7 +53,7 @@ class Advisor:
         self.definition = Definition(_name_agent("advisor", parameters), told, _QUESTION)
 
     def run(self, arguments: JsonObject, context: ToolContext) -> Result:
-        question = required_text(arguments, "question")
+        question = require_text(arguments, "question")
         said = [user_message(question)]
         if self._settings.get("forward_transcript"):
             told = format_transcript(context.messages)
@@ -112,7 +112,7 @@ class Subagent:
 
     def run(self, arguments: JsonObject, context: ToolContext) -> Result:
         past = self._take_waiting(arguments, context)
-        task = str(arguments.get("task") or "") if past else required_text(arguments, "task")
+        task = str(arguments.get("task") or "") if past else require_text(arguments, "task")
         messages = past or with_instructions(self._settings.get("instructions"), user_message(task))
         tools = [*(self._settings.get("tools") or ()), *self._functions]
         answer = context.ask(

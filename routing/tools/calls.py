@@ -82,7 +82,7 @@ class _Job:
         self._tool = call.fitted.type
         self._task: _Greenlet | _Thread | None = None
         if call.refused:
-            self._result = failed_result(call.refused)
+            self._result = build_failed_result(call.refused)
         else:
             work = partial(self._carry_out, call, context)
             self._task = _Greenlet(work) if under_gevent() else _Thread(work)
@@ -95,7 +95,7 @@ class _Job:
                 self.stop()
                 self.leave(time.monotonic() + _NOTICE_S)
                 if self._result is None:
-                    self._end(failed_result("The tool took too long and was stopped"))
+                    self._end(build_failed_result("The tool took too long and was stopped"))
         return self._result is not None
 
     def leave(self, until: float) -> None:
@@ -154,7 +154,7 @@ class _Thread:
         """A thread cannot be stopped."""
 
 
-def failed_result(told: str) -> Result:
+def build_failed_result(told: str) -> Result:
     return Result(failure_text(told), failed=True)
 
 
@@ -162,7 +162,7 @@ def _run_call(call: ServerToolCall, context: ToolContext) -> Result:
     """The result, cut to its bounds; a failed one where there is none, or it is too large."""
     arguments = parse_arguments(call.arguments)
     if arguments is None:
-        return failed_result("The arguments are no JSON object")
+        return build_failed_result("The arguments are no JSON object")
     try:
         result: object = call.fitted.tool.run(arguments, context)
         if not isinstance(result, Result) or not isinstance(result.text, str):
@@ -173,7 +173,7 @@ def _run_call(call: ServerToolCall, context: ToolContext) -> Result:
             raise ToolFailed("The tool's result is too large")
         return result
     except ToolFailed as error:
-        return failed_result(str(error))
+        return build_failed_result(str(error))
     except Exception as error:
         log.exception("Server tool %s failed", call.fitted.type, exc_info=error)
-        return failed_result("The tool failed")
+        return build_failed_result("The tool failed")

@@ -7,7 +7,7 @@ from typing import Final
 from gateway.http.jsonio import JsonObject
 from routing.tools.interface import Definition, Result, ToolContext, ToolFailed
 from routing.tools.sandbox.diffs import DiffFailed, create_text
-from routing.tools.sandbox.workspace import WorkspaceTool, required_path
+from routing.tools.sandbox.workspace import WorkspaceTool, require_path
 from routing.tools.texts import json_text
 
 TEXT_BYTES_MAX: Final = 1_048_576
@@ -38,7 +38,7 @@ class Files(WorkspaceTool):
         action = arguments.get("action")
         if not isinstance(action, str) or action not in _ACTIONS:
             raise ToolFailed(f"action must be one of {', '.join(_ACTIONS)}")
-        path = "." if action == "list" and not arguments.get("path") else required_path(arguments)
+        path = "." if action == "list" and not arguments.get("path") else require_path(arguments)
         text = {}
         if action == "write":
             content = arguments.get("content")
@@ -96,7 +96,7 @@ class ApplyPatch(WorkspaceTool):
         # Models that know the tool from elsewhere put it all into an operation.
         asked = arguments.get("operation")
         asked = asked if isinstance(asked, dict) else arguments
-        kind, path, diff = asked.get("type"), required_path(asked), asked.get("diff")
+        kind, path, diff = asked.get("type"), require_path(asked), asked.get("diff")
         if kind not in _KINDS:
             raise ToolFailed(f"type must be one of {', '.join(_KINDS)}")
         operation = {"type": kind, "path": path}

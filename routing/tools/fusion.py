@@ -8,7 +8,7 @@ from typing import Final, TypeVar
 from gateway.database.db import under_gevent
 from gateway.http.jsonio import JsonObject
 from routing.tools.interface import Definition, Result, ToolContext, ToolFailed
-from routing.tools.model_calls import build_body, required_text, user_message, with_instructions
+from routing.tools.model_calls import build_body, require_text, user_message, with_instructions
 from routing.tools.texts import json_text
 
 OUTPUT_TOKENS_DEFAULT: Final = 16_000
@@ -46,7 +46,7 @@ class Fusion:
         }
 
     def run(self, arguments: JsonObject, context: ToolContext) -> Result:
-        question = required_text(arguments, "question")
+        question = require_text(arguments, "question")
         panel: list[str] = self._settings.get("analysis_models") or [context.model]
         work: list[Callable[[], JsonObject]] = [
             partial(self._answer, context, model, question) for model in panel

@@ -6,7 +6,7 @@ from gateway.http.jsonio import JsonObject
 from routing.catalogue.snapshot import catalogue
 from routing.entities.entries import ModelEntry
 from routing.tools.interface import Definition, Result, ToolContext, ToolFailed
-from routing.tools.model_calls import required_text, user_message
+from routing.tools.model_calls import require_text, user_message
 from routing.tools.texts import json_text
 
 _ABOUT: Final = (
@@ -41,7 +41,7 @@ class ImageGeneration:
         return _find_image_model() is not None
 
     def run(self, arguments: JsonObject, context: ToolContext) -> Result:
-        prompt = required_text(arguments, "prompt")
+        prompt = require_text(arguments, "prompt")
         model = self._model or _find_image_model()
         if model is None:
             raise ToolFailed("No model makes pictures")

@@ -11,7 +11,7 @@ _PASSED: Final = ("model", "max_completion_tokens", "temperature", "max_tool_cal
 TASK_CHARS_MAX: Final = 200_000
 
 
-def required_text(arguments: Mapping[str, Any], name: str) -> str:
+def require_text(arguments: Mapping[str, Any], name: str) -> str:
     """An argument that must be a text. Raises `ToolFailed`."""
     text = arguments.get(name)
     if not isinstance(text, str) or not text.strip():

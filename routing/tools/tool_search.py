@@ -6,7 +6,7 @@ from typing import Final
 
 from gateway.http.jsonio import JsonObject
 from routing.tools.interface import Definition, Result, ToolContext
-from routing.tools.model_calls import required_text
+from routing.tools.model_calls import require_text
 from routing.tools.texts import json_text
 
 FOUND_MAX: Final = 5
@@ -69,7 +69,7 @@ class ToolSearch:
         self.deferred = DeferredFunctions({})
 
     def run(self, arguments: JsonObject, context: ToolContext) -> Result:
-        query = required_text(arguments, "query")
+        query = require_text(arguments, "query")
         found = self.deferred.find(query)
         names = [str(function["name"]) for function in found]
         for name in names:

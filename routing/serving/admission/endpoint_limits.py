@@ -166,12 +166,12 @@ def pass_over(progress: RequestProgress, endpoint: EndpointEntry, step: str = LI
 def settle_attempts(progress: RequestProgress, usage: Usage) -> None:
     """Correct what attempts reserved to the tokens that each used, and end their places. What
     nobody has noted yet is of the attempt that answered; other legs are settled."""
-    attempts, last = progress.attempts, progress.last_attempt
+    attempts = progress.attempts
     if not any(each.limits for each in attempts):
         return
     noted = sum(leg.usage.total_tokens for leg in progress.legs)
     noted += sum(each.tokens_used for each in attempts)
-    if last is not None:
+    if (last := progress.last_attempt) is not None:
         last.tokens_used += max(0, usage.total_tokens - noted)
     for attempt in attempts:
         # Later turns of a loop go on with what an earlier one took at their endpoint.

@@ -39,16 +39,16 @@ def _refuse_broke(context: RequestContext, free: bool, own_credential: bool) -> 
         )
         for budget in context.payer.budgets:
             if budget.is_enforced and counted[budget] >= budget.limit_nano:
-                raise budget_exceeded(budget)
+                raise build_budget_error(budget)
     key = ApiKey.objects.get(pk=context.payer.key_id)
     if key.enforced_limit_nano is not None and not free:
         spent_nano = read_usage(key=key, at=context.created_at).counted_nano(key)
         if spent_nano >= key.enforced_limit_nano:
-            raise key_limit_exhausted(context, key.limit_reset)
+            raise build_key_limit_error(context, key.limit_reset)
     if settings.BILLING_ENFORCED and not own_credential:
         account = Account.objects.get(pk=context.payer.account_id)
         if account.balance_nano < 0 or (account.balance_nano == 0 and not free):
-            raise insufficient_credits(context)
+            raise build_credits_error(context)
 
 
 _RESET_WORDS: Final = {None: "total", "daily": "daily", "weekly": "weekly", "monthly": "monthly"}
@@ -65,7 +65,7 @@ class _Limit(NamedTuple):
     held_nano: int
 
 
-def payment_required(
+def build_payment_error(
     context: RequestContext, refusal: HoldRefusal, *, output_tokens: int, prompt_nano: int = 0
 ) -> PaymentRequired | PermissionDenied:
     """Which 402 or 403 a refused hold is.
@@ -77,14 +77,14 @@ def payment_required(
     """
     for state in refusal.budgets:
         if state.left_nano <= 0 and state.asked_nano:
-            return budget_exceeded(state.scope)
+            return build_budget_error(state.scope)
     limits = list(_limits(context, refusal))
     for limit in limits:
         if limit.source == "router_key_limit" and limit.left_nano <= 0 and limit.asked_nano:
-            return key_limit_exhausted(context, refusal.key_reset)
+            return build_key_limit_error(context, refusal.key_reset)
         is_broke = limit.left_nano < 0 or (limit.left_nano == 0 and limit.asked_nano)
         if limit.source == "router_credits" and is_broke:
-            return insufficient_credits(context)
+            return build_credits_error(context)
     for limit in limits:
         if limit.asked_nano > limit.left_nano:
             # The most output tokens that what is left would pay for, besides the
@@ -116,7 +116,7 @@ _OWNERS: Final[dict[ScopeKind, str]] = {
 }
 
 
-def budget_exceeded(scope: SpendScope) -> PermissionDenied:
+def build_budget_error(scope: SpendScope) -> PermissionDenied:
     """Somebody set this budget: only they can do something about it."""
     return PermissionDenied(
         f"{_OWNERS[scope.scope]} {WINDOW_WORDS[scope.window]} budget of "
@@ -126,7 +126,7 @@ def budget_exceeded(scope: SpendScope) -> PermissionDenied:
     )
 
 
-def key_limit_exhausted(context: RequestContext, reset: str | None) -> PaymentRequired:
+def build_key_limit_error(context: RequestContext, reset: str | None) -> PaymentRequired:
     return PaymentRequired(
         f"Key limit exceeded ({_RESET_WORDS[reset]} limit). It is {_key_limit(context)}. "
         f"{_key_remedy(context)}",
@@ -138,7 +138,7 @@ def key_limit_exhausted(context: RequestContext, reset: str | None) -> PaymentRe
     )
 
 
-def insufficient_credits(context: RequestContext) -> PaymentRequired:
+def build_credits_error(context: RequestContext) -> PaymentRequired:
     return PaymentRequired(
         f"Insufficient credits. {_credit_remedy(context)}",
         metadata={"limit_source": "router_credits", "remedy_hint": "Add credits to the account."},

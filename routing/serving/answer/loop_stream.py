@@ -28,7 +28,7 @@ from routing.serving.request.outcome import (
 )
 from routing.serving.request.stickiness import remember
 from routing.serving.settlement.booking import settle
-from routing.serving.settlement.router_metadata import metadata_if_wanted
+from routing.serving.settlement.router_metadata import build_wanted_metadata
 from routing.statistics.observation import record_attempt
 from routing.tools.calls import RunningCalls, ServerToolCall
 
@@ -153,7 +153,7 @@ class LoopStream(AnswerStream):
         settle(progress, outcome, meanwhile=keep)
         add_tool_stage(progress)
         metadata, report = (
-            metadata_if_wanted(progress, selected=attempt),
+            build_wanted_metadata(progress, selected=attempt),
             report_usage(outcome, attempt),
         )
         if not self._committed:

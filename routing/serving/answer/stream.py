@@ -42,7 +42,7 @@ from routing.serving.request.outcome import Outcome, abandoned_outcome, report_u
 from routing.serving.request.rescue import Rescue
 from routing.serving.request.stickiness import remember
 from routing.serving.settlement.booking import settle, settle_failure, stream_outcome
-from routing.serving.settlement.router_metadata import metadata_if_wanted
+from routing.serving.settlement.router_metadata import build_wanted_metadata
 from routing.statistics.observation import record_attempt
 from routing.upstreams.failures import UpstreamFailure, from_outbound_error, refused_answer
 
@@ -248,7 +248,7 @@ class AnswerStream:
         record_attempt(attempt, streamed=True, tokens=tokens, tools_good=relay.tool_calls.good)
         keep = partial(remember, progress.context.conversation_key, attempt.endpoint, outcome.usage)
         settle(progress, outcome, meanwhile=keep)
-        metadata = metadata_if_wanted(progress, selected=attempt)
+        metadata = build_wanted_metadata(progress, selected=attempt)
         report = report_usage(outcome, attempt)
         if not self._committed:
             yield from self._commit()
@@ -315,7 +315,7 @@ class AnswerStream:
         assert attempt is not None
         # What ends so is no answer for others, whatever was booked.
         progress.good_end = None
-        metadata = metadata_if_wanted(progress, selected=None) if error.status != 500 else None
+        metadata = build_wanted_metadata(progress, selected=None) if error.status != 500 else None
         finishes = error.error_type in progress.context.format.finishing_errors
         if finishes and outcome is not None and relay is not None and relay.started:
             yield relay.write_closing(

@@ -24,7 +24,7 @@ from routing.serving.request.loop import must_call
 from routing.serving.request.outcome import measure_usage, note_results, note_turn
 from routing.serving.request.tool_call_checks import are_well_formed
 from routing.statistics.observation import record_attempt
-from routing.tools.calls import RunningCalls, ServerToolCall, failed_result
+from routing.tools.calls import RunningCalls, ServerToolCall, build_failed_result
 from routing.tools.interface import Result, ToolContext
 
 
@@ -208,7 +208,7 @@ def filter_results(progress: RequestProgress, results: Sequence[Result]) -> list
         if text is not None:
             filtered.append(replace(result, text=text))
             continue
-        withheld = failed_result(_WITHHELD)
+        withheld = build_failed_result(_WITHHELD)
         withheld.cost_nano, withheld.web_searches = result.cost_nano, result.web_searches
         withheld.started, withheld.ended = result.started, result.ended
         filtered.append(withheld)

@@ -7,7 +7,7 @@ from gateway.live_settings import settings
 from routing.entities.entries import EndpointEntry
 from routing.ledger.orders import HoldRefusal
 from routing.metering.usage import Room, estimate_nano, output_tokens_bound
-from routing.serving.admission.payment_errors import payment_required
+from routing.serving.admission.payment_errors import build_payment_error
 from routing.serving.attempts.first_byte import used_its_own_time
 from routing.serving.attempts.own_credentials import find_secret
 from routing.serving.request import process
@@ -91,7 +91,7 @@ def build_affordability_error(
     demands = progress.demands(endpoint)
     prompts = [each._replace(output_tokens_asked=0) for each in demands]
     cap = settings.ROUTER_ESTIMATE_OUTPUT_CAP
-    return payment_required(
+    return build_payment_error(
         progress.context,
         refusal,
         output_tokens=sum(output_tokens_bound(each, room, output_cap=cap) for each in demands),

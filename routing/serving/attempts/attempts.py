@@ -146,9 +146,10 @@ class Attempts:
     ) -> Attempt | None:
         """The next attempt of this turn, covered by a hold; None where there is none."""
         progress, endpoint = self._progress, turn.endpoint
-        own, self._key = find_entry(turn, self._entries), None
+        self._key = None
         if not self._may_try(turn):
             return None
+        own = None if turn.own is None else find_entry(turn, self._entries)
         if own is not None:
             self._key = open_key(own)
             if self._key is None:

@@ -178,7 +178,7 @@ def send(
     attempt.status = reply.status
     if not 200 <= reply.status < 300:
         with reply:
-            raise from_status(reply.status, reply.headers, error_body(reply))
+            raise from_status(reply.status, reply.headers, read_error_body(reply))
     return reply
 
 
@@ -204,7 +204,7 @@ def catch_errors(work: Callable[[], T]) -> tuple[T | None, Any]:
         return None, error
 
 
-def error_body(reply: Reply) -> bytes:
+def read_error_body(reply: Reply) -> bytes:
     """The beginning of an error body; a body that breaks off or dawdles is as good as its part."""
     body = b""
     until = process.now() + _ERROR_WAIT_S
@@ -224,7 +224,7 @@ def refuse_other_than_events(reply: Reply, attempt: Attempt) -> None:
     answer."""
     content_type = reply.headers.get("content-type", "")
     if content_type and "event-stream" not in content_type.lower():
-        body = error_body(reply)
+        body = read_error_body(reply)
         answer = get_wire(attempt.endpoint.provider.kind).answer(body, content_type)
         if answer.error is not None:
             raise from_error_object(answer.error)

@@ -30,7 +30,7 @@ from routing.serving.request.context import Attempt, RequestProgress
 from routing.serving.request.errors import DeadlinePassed, DecisionsTimedOut
 from routing.serving.request.outcome import CHARGE_MAX_NANO, Outcome, failed_outcome, report_usage
 from routing.serving.settlement.booking import FailureRecorder, settle
-from routing.serving.settlement.router_metadata import metadata_if_wanted
+from routing.serving.settlement.router_metadata import build_wanted_metadata
 from routing.statistics.observation import observer, record_attempt
 
 _NATIVE: Final = "native"
@@ -232,7 +232,7 @@ def _finish_answer(
             stop_sequence=None,
             native=None,
             failure=None,
-            router_metadata=metadata_if_wanted(progress, selected=attempt),
+            router_metadata=build_wanted_metadata(progress, selected=attempt),
         )
         identity, message = context.identify_answer(attempt), {"answers": answers}
         answer = CompleteAnswer(identity, context.chat, message, None, None, ending)

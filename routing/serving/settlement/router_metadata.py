@@ -49,7 +49,9 @@ def router_metadata(progress: RequestProgress, *, selected: Attempt | None) -> J
     return value
 
 
-def metadata_if_wanted(progress: RequestProgress, *, selected: Attempt | None) -> JsonObject | None:
+def build_wanted_metadata(
+    progress: RequestProgress, *, selected: Attempt | None
+) -> JsonObject | None:
     """The same where the caller opted in."""
     wants = progress.context.wants_metadata
     return router_metadata(progress, selected=selected) if wants else None

@@ -161,7 +161,7 @@ class WorkspaceTool:
         )
 
 
-def required_path(arguments: JsonObject) -> str:
+def require_path(arguments: JsonObject) -> str:
     """The `path` of a call. Raises `ToolFailed`."""
     path = arguments.get("path")
     if not isinstance(path, str) or not path.strip() or len(path) > PATH_CHARS_MAX:

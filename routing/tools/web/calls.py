@@ -30,7 +30,7 @@ class WebFailed(Exception):
         self.status = status
 
 
-def web_failed_result(error: WebFailed, block_type: str, item: JsonObject) -> Result:
+def build_web_failure(error: WebFailed, block_type: str, item: JsonObject) -> Result:
     """The result of a failed call, with an error block of that type for messages."""
     return Result(
         failure_text(str(error)),

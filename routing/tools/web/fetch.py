@@ -24,7 +24,7 @@ from routing.fetching.following import Followed, Ready, TooManyRedirects, follow
 from routing.fetching.pages import Unreadable, read_page
 from routing.tools.interface import Definition, Result, ToolContext
 from routing.tools.texts import json_text
-from routing.tools.web.calls import Code, UseCounter, WebFailed, web_failed_result
+from routing.tools.web.calls import Code, UseCounter, WebFailed, build_web_failure
 from routing.tools.web.domains import Domains
 
 HOPS_MAX: Final = 5
@@ -249,7 +249,7 @@ class WebFetch:
             document = self._fetch_document(url, context)
         except WebFailed as error:
             item = _item(url if isinstance(url, str) else None, status=error.status)
-            return web_failed_result(error, _BLOCK, item | {"error": str(error)})
+            return build_web_failure(error, _BLOCK, item | {"error": str(error)})
         return _build_result(document, self._chars_max, context.now())
 
     def _fetch_document(self, url: object, context: ToolContext) -> Document:

@@ -9,7 +9,7 @@ from gateway.http.jsonio import JsonObject
 from gateway.live_settings import settings
 from routing.tools.interface import Definition, Result, ToolContext
 from routing.tools.texts import json_text
-from routing.tools.web.calls import UseCounter, WebFailed, web_failed_result
+from routing.tools.web.calls import UseCounter, WebFailed, build_web_failure
 from routing.tools.web.domains import Domains
 from routing.tools.web.engines import (
     ENGINES,
@@ -76,7 +76,7 @@ class WebSearch:
         try:
             engine, found = self._search(query, context)
         except WebFailed as error:
-            return web_failed_result(error, _BLOCK, _item(query if isinstance(query, str) else ""))
+            return build_web_failure(error, _BLOCK, _item(query if isinstance(query, str) else ""))
         return self._build_result(str(query), engine, found)
 
     def _search(

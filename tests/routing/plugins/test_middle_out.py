@@ -12,8 +12,8 @@ from routing.formats.chat.request import ChatRequest, parse_chat
 from routing.plugins import context_compression
 from routing.plugins.context_compression import (
     compress_request,
-    fixed_chars,
-    message_sizes,
+    count_fixed_chars,
+    measure_messages,
     remove_middle,
 )
 from tests.routing.selection.entries import endpoint
@@ -36,7 +36,7 @@ def result(call_id: str, text: str) -> Message:
 
 
 def shortened(talk: list[Message], chars_max: int) -> list[Message]:
-    return remove_middle(talk, message_sizes(talk), chars_max)
+    return remove_middle(talk, measure_messages(talk), chars_max)
 
 
 def chars(messages: list[Message]) -> int:
@@ -67,7 +67,7 @@ def test_system_messages_and_the_newest_turn_stay() -> None:
     talk = [*TALK, call("c"), result("c", "R" * 500)]
     made = shortened(talk, 1)
     assert made == [talk[0], *talk[-3:]]
-    assert chars(made) == fixed_chars(talk, message_sizes(talk))
+    assert chars(made) == count_fixed_chars(talk, measure_messages(talk))
     # A conversation without a user keeps its end.
     talk = [says("assistant", "a" * 50), call("c1"), result("c1", "r" * 10)]
     assert shortened(talk, 1) == talk[1:]
@@ -115,7 +115,7 @@ def talks(draw: st.DrawFn) -> list[Message]:
 @given(talks(), st.integers(0, 2_000))
 def test_any_conversation(talk: list[Message], chars_max: int) -> None:
     made = shortened(talk, chars_max)
-    assert chars(made) <= max(chars_max, fixed_chars(talk, message_sizes(talk)))
+    assert chars(made) <= max(chars_max, count_fixed_chars(talk, measure_messages(talk)))
     assert not read_prompt(made).orphans
     kept = [each for each in made if each in talk]
     assert len(made) - len(kept) <= 1  # The one that was shortened.
@@ -145,10 +145,10 @@ def test_messages_are_measured_once_and_beside_the_loop(monkeypatch: pytest.Monk
 
     def noted(messages: list[Message]) -> list[int]:
         measured.append(is_beside)
-        return message_sizes(messages)
+        return measure_messages(messages)
 
     monkeypatch.setattr(context_compression, "run_in_thread", beside)
-    monkeypatch.setattr(context_compression, "message_sizes", noted)
+    monkeypatch.setattr(context_compression, "measure_messages", noted)
     made = compress_request(long_request(), [endpoint(context_length=1_000)], None)
     assert made is not None
     assert 0 < made.chat.message_count < 500

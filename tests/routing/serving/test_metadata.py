@@ -6,7 +6,7 @@ import pytest
 
 from routing.selection.types import Policy
 from routing.serving.request.context import Attempt, RequestProgress, categories
-from routing.serving.settlement.router_metadata import metadata_if_wanted, router_metadata
+from routing.serving.settlement.router_metadata import build_wanted_metadata, router_metadata
 from tests.routing.selection.entries import endpoint, model
 from tests.routing.serving.calls import attempt_at, call_to, failed_at
 
@@ -49,9 +49,9 @@ def test_an_answer_is_told_with_who_was_asked_and_chosen() -> None:
     }
     assert told(call, last) == whole
     # Nobody is told who did not ask.
-    assert metadata_if_wanted(call, selected=last) is None
+    assert build_wanted_metadata(call, selected=last) is None
     call.context = call.context._replace(wants_metadata=True)
-    assert metadata_if_wanted(call, selected=last) == whole
+    assert build_wanted_metadata(call, selected=last) == whole
 
 
 def test_nothing_tried_leaves_out_what_only_an_attempt_has() -> None:

@@ -11,7 +11,7 @@ from accounts.money import format_dollars
 from accounts.spending import ScopeKind, SpendScope, WindowName
 from gateway.http.errors import GatewayError
 from routing.ledger.orders import BudgetState, HoldRefusal
-from routing.serving.admission.payment_errors import payment_required
+from routing.serving.admission.payment_errors import build_payment_error
 from routing.serving.request.errors import ProviderError
 from tests.routing.selection.entries import endpoint
 from tests.routing.serving.calls import ROOT, call_to, failed_at
@@ -44,7 +44,7 @@ ROWS: list[tuple[int, int, int, int | None, int, dict[str, Any]]] = [
 
 
 def told(refusal: HoldRefusal) -> GatewayError:
-    return payment_required(call_to(endpoint()).context, refusal, output_tokens=1000)
+    return build_payment_error(call_to(endpoint()).context, refusal, output_tokens=1000)
 
 
 def refused(
