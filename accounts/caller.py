@@ -161,6 +161,8 @@ def read_caller(key_hash: str) -> Caller | None:
     creator = key.creator
     # By an operator, who closes every door to the person, keys among them.
     is_switched_off = creator is not None and not creator.is_active
+    # Keys of a playground ask once more whether their person may have one there at all.
+    person = key.playground_user_id
     rate_rules = build_rules(f"key:{key.pk}", key.rate_limits)
     if key.workspace is not None and key.workspace.rate_limits:
         rate_rules += build_rules(f"workspace:{key.workspace_id}", key.workspace.rate_limits)
@@ -174,7 +176,9 @@ def read_caller(key_hash: str) -> Caller | None:
         creator_key=key.creator_id,
         creator_left=creator is not None and key.creator_role is None,
         creator_role=key.creator_role if creator else None,
-        disabled=key.disabled or is_switched_off or _is_playground_over(key),
+        disabled=key.disabled
+        or is_switched_off
+        or (person is not None and not may_have_key(person, key.workspace)),
         expires_at=key.expires_at,
         key_name=key.name,
         key_label=key.label,
@@ -205,13 +209,6 @@ def read_caller(key_hash: str) -> Caller | None:
         **_read_defaults(key),
         **_load_limits(key),
     )
-
-
-def _is_playground_over(key: Any) -> bool:
-    """Whether it is of a playground that its person may not have any more: one more query, which
-    other keys do not ask."""
-    person = key.playground_user_id
-    return person is not None and not may_have_key(person, key.workspace)
 
 
 def _load_limits(key: Any) -> JsonObject:

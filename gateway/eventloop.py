@@ -32,7 +32,15 @@ def run_in_thread(work: Callable[[], _T], *, threads: Callable[[], Any] | None =
     if not _under_gevent():
         return work()
     pool = threads() if threads else get_hub().threadpool
-    result, error = pool.apply(_capture_error, (work,))
+
+    def capture_error() -> tuple[_T | None, Exception | None]:
+        # gevent prints what a pool's thread raises, so errors come back as values.
+        try:
+            return work(), None
+        except Exception as error:  # noqa: BLE001 - It is raised again in the greenlet that waits.
+            return None, error
+
+    result, error = pool.apply(capture_error)
     if error is not None:
         raise error
     return cast(_T, result)
@@ -46,14 +54,6 @@ def run_later(seconds: float, work: Callable[[], None]) -> None:
         spawn_later(seconds, work)
     elif not seconds:
         work()
-
-
-def _capture_error(work: Callable[[], _T]) -> tuple[_T | None, Exception | None]:
-    """gevent prints what a pool's thread raises, so errors come back as values."""
-    try:
-        return work(), None
-    except Exception as error:  # noqa: BLE001 - It is raised again in the greenlet that waits.
-        return None, error
 
 
 @cache

@@ -81,7 +81,16 @@ def send(delivery: Delivery, *, now: datetime) -> int | None:
             body = orjson.dumps({"text": f"*{title}*\n{text}"})
             return _post(channel, body, [])
         body = orjson.dumps(build_payload(event))
-        return _post(channel, body, _sign(delivery, body, now))
+        secret = unseal(channel.sealed_secret, purpose=SECRET_PURPOSE, row=str(channel.pk))
+        # The headers of Standard Webhooks. The id stays the same for each try, so that a receiver
+        # can tell one that it has seen.
+        message_id = f"msg_{delivery.pk.hex}"
+        headers = [
+            ("webhook-id", message_id),
+            ("webhook-timestamp", str(int(now.timestamp()))),
+            ("webhook-signature", Webhook(secret).sign(message_id, now, body.decode())),
+        ]
+        return _post(channel, body, headers)
     except UnsealError:
         raise SendFailed("The channel was sealed under another master key") from None
 
@@ -116,19 +125,6 @@ def _send_email(channel: Channel, event: Event) -> None:
     except (SMTPException, OSError, ValueError) as error:
         # A `ValueError` is a message that cannot be written, for one because of a recipient.
         raise SendFailed(f"The mail server: {type(error).__name__}") from error
-
-
-def _sign(delivery: Delivery, body: bytes, now: datetime) -> list[tuple[str, str]]:
-    """The headers of Standard Webhooks. The id stays the same for each try, so that a receiver can
-    tell one that it has seen."""
-    channel = delivery.channel
-    secret = unseal(channel.sealed_secret, purpose=SECRET_PURPOSE, row=str(channel.pk))
-    message_id = f"msg_{delivery.pk.hex}"
-    return [
-        ("webhook-id", message_id),
-        ("webhook-timestamp", str(int(now.timestamp()))),
-        ("webhook-signature", Webhook(secret).sign(message_id, now, body.decode())),
-    ]
 
 
 def _post(channel: Channel, body: bytes, headers: list[tuple[str, str]]) -> int:

@@ -129,22 +129,21 @@ class PageSecondFactor:
         self.get_response = get_response
 
     def __call__(self, request: HttpRequest) -> HttpResponseBase:
-        if is_page(request) and not request.path_info.startswith(_OPEN):
-            user: Any = request.user
-            if user.is_authenticated and needs_second_factor(user):
-                steps = get_authentication_records(request, user)
-                if all(step["method"] != "mfa" for step in steps):
-                    return self._ask_for_factor(request, user)
-        return self.get_response(request)
-
-    def _ask_for_factor(self, request: HttpRequest, user: object) -> HttpResponseBase:
+        path = request.path_info
+        if not is_page(request) or path.startswith(_OPEN):
+            return self.get_response(request)
+        user: Any = request.user
+        if not (user.is_authenticated and needs_second_factor(user)):
+            return self.get_response(request)
+        if any(step["method"] == "mfa" for step in get_authentication_records(request, user)):
+            return self.get_response(request)
         kinds = {each.type for each in list_factors(user)}
         if not kinds:
-            if request.path_info.startswith(_SETUP):
+            if path.startswith(_SETUP):
                 return self.get_response(request)
             return HttpResponseRedirect(reverse("mfa_index"))
         by_code, by_passkey = reverse("mfa_reauthenticate"), reverse("mfa_reauthenticate_webauthn")
-        if request.path_info in (by_code, by_passkey):
+        if path in (by_code, by_passkey):
             return self.get_response(request)
         query = urlencode({"next": request.get_full_path()})
         return HttpResponseRedirect(f"{by_code if 'totp' in kinds else by_passkey}?{query}")

@@ -1,6 +1,7 @@
 """`Idempotency-Key` on the way in and out: a POST that carries it is carried out once."""
 
 from collections.abc import Callable
+from contextlib import suppress
 from hashlib import sha256
 from io import BytesIO
 from typing import Any, Final
@@ -87,15 +88,10 @@ def carry_out_once(view: LeanViewSet, act: Act, request: HttpRequest, **path: st
         forget(begun)
     else:
         body = None if act.__name__ in view.secret_answers else response.content
-        made = _read_reference(response.content)
+        # The hash or id of what the answer says was made.
+        made = ""
+        with suppress(MalformedJson, LookupError, TypeError, AttributeError):
+            data = loads(response.content)["data"]
+            made = str(data.get("hash") or data.get("id") or "")
         finish(begun, status=response.status_code, body=body, made=made)
     return response
-
-
-def _read_reference(content: bytes) -> str:
-    """The hash or id of what the answer says was made."""
-    try:
-        data = loads(content)["data"]
-        return str(data.get("hash") or data.get("id") or "")
-    except (MalformedJson, LookupError, TypeError, AttributeError):
-        return ""

@@ -105,7 +105,14 @@ class TokensViewSet(ManagedViewSet):
         },
     )
     def create(self, request: HttpRequest) -> HttpResponseBase:
-        body = TokenExchange.read(_read_fields(request))
+        # A form as RFC 8693 has it, or JSON.
+        kind = request.META.get("CONTENT_TYPE", "").partition(";")[0].strip().lower()
+        if kind == _FORM:
+            raw: Any = read_body(request, bytes_max=settings.MANAGEMENT_MAX_BODY_BYTES)
+            fields: JsonObject = dict(parse_qsl(bytes(raw).decode("utf-8", "replace")))
+        else:
+            fields = managed_body(request)
+        body = TokenExchange.read(fields)
         if is_token(body.subject_token) != (body.subject_token_type in _TOKENS):
             raise SchemaInvalid([Issue("subject_token", "Invalid input: not of this type")])
         caller, token = authenticate_credential(request, body.subject_token)
@@ -139,11 +146,3 @@ class PublicKeysViewSet(ManagedViewSet):
     )
     def retrieve(self, request: HttpRequest) -> HttpResponseBase:
         return json_response({"keys": own_tokens.list_public_keys()})
-
-
-def _read_fields(request: HttpRequest) -> JsonObject:
-    """The body's fields, of a form as RFC 8693 has it or of JSON."""
-    if request.META.get("CONTENT_TYPE", "").partition(";")[0].strip().lower() != _FORM:
-        return managed_body(request)
-    raw: Any = read_body(request, bytes_max=settings.MANAGEMENT_MAX_BODY_BYTES)
-    return dict(parse_qsl(bytes(raw).decode("utf-8", "replace")))

@@ -114,7 +114,13 @@ class Renderer:
         with self._lock:
             at, text = self._rendered.get(content_type, (float("-inf"), b""))
             if time.monotonic() - at > _RENDER_EVERY_S:
-                readings = _read_sources()
+                if under_gevent():
+                    begun = [source.begin() for source in _sources.values()]
+                    gevent.joinall([each for each in begun if each is not None], timeout=READ_S)
+                else:
+                    for source in _sources.values():
+                        source.refresh()
+                readings = [each for source in _sources.values() for each in source.list_readings()]
                 # Beside the event loop: it takes some milliseconds for a thousand series.
                 text = run_in_thread(partial(_write_text, encode, readings))
                 self._rendered = {content_type: (time.monotonic(), text)}
@@ -122,16 +128,6 @@ class Renderer:
 
 
 renderer: Final = Renderer()
-
-
-def _read_sources() -> list[Reading]:
-    if under_gevent():
-        begun = [source.begin() for source in _sources.values()]
-        gevent.joinall([greenlet for greenlet in begun if greenlet is not None], timeout=READ_S)
-    else:
-        for source in _sources.values():
-            source.refresh()
-    return [each for source in _sources.values() for each in source.list_readings()]
 
 
 def _write_text(encode: Callable[[_Collected], bytes], readings: list[Reading]) -> bytes:

@@ -171,8 +171,15 @@ class Dialer:
             if origin.is_tls:
                 if self._proxy is not None:
                     _open_tunnel(sock, origin, exchange, until)
-                # Wrapping takes the descriptor over: from here on the TLS socket is to be closed.
-                sock = _wrap(sock, origin, exchange)
+                context = origin.tls_context or default_tls_context()
+                try:
+                    # It takes the descriptor over: from here on the TLS socket is to be closed.
+                    sock = context.wrap_socket(
+                        sock, server_hostname=origin.host, do_handshake_on_connect=False
+                    )
+                except OSError as error:
+                    text = f"the TLS handshake failed: {type(error).__name__}"
+                    raise exchange.build_error(TlsFailed, text) from error
                 _handshake(sock, exchange, until)
         except BaseException:  # Also a greenlet being killed must not leave a socket behind.
             sock.close()
@@ -234,16 +241,6 @@ def _open_local(path: str, exchange: Exchange) -> socket.socket:
             ConnectFailed, f"cannot connect to the local socket: {reason}"
         ) from error
     return sock
-
-
-def _wrap(sock: socket.socket, origin: Origin, exchange: Exchange) -> ssl.SSLSocket:
-    context = origin.tls_context or default_tls_context()
-    try:
-        return context.wrap_socket(sock, server_hostname=origin.host, do_handshake_on_connect=False)
-    except OSError as error:
-        raise exchange.build_error(
-            TlsFailed, f"the TLS handshake failed: {type(error).__name__}"
-        ) from error
 
 
 def _handshake(sock: socket.socket, exchange: Exchange, until: float) -> None:
