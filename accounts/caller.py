@@ -163,9 +163,6 @@ def read_caller(key_hash: str) -> Caller | None:
     is_switched_off = creator is not None and not creator.is_active
     # Keys of a playground ask once more whether their person may have one there at all.
     person = key.playground_user_id
-    rate_rules = build_rules(f"key:{key.pk}", key.rate_limits)
-    if key.workspace is not None and key.workspace.rate_limits:
-        rate_rules += build_rules(f"workspace:{key.workspace_id}", key.workspace.rate_limits)
     return Caller(
         key_id=key.pk,
         key_hash=key_hash,
@@ -200,7 +197,6 @@ def read_caller(key_hash: str) -> Caller | None:
         allowed_networks=None
         if key.allowed_ips is None
         else tuple(ip_network(each) for each in key.allowed_ips),
-        rate_rules=rate_rules,
         # Read with the key, so before the budgets: what changes in between shows.
         limits_version=key.account.limits_version,
         limited=find_limited_window(key),
@@ -212,11 +208,15 @@ def read_caller(key_hash: str) -> Caller | None:
 
 
 def _load_limits(key: Any) -> JsonObject:
-    """What guardrails and the account's policy hold the key to: one more query where there are
-    guardrails, and one where its workspace has budgets."""
+    """What rate limits, guardrails and the account's policy hold the key to: one more query where
+    there are guardrails, and one where its workspace has budgets."""
+    rate_rules = build_rules(f"key:{key.pk}", key.rate_limits)
+    if key.workspace is not None and key.workspace.rate_limits:
+        rate_rules += build_rules(f"workspace:{key.workspace_id}", key.workspace.rate_limits)
     governing = load_applied_guardrails(key) if key.has_guardrails else []
     entries = build_entries(key, governing)
     return {
+        "rate_rules": rate_rules,
         "guardrails": entries,
         "guard": combine_guardrails(entries) if entries else None,
         "budgets": (
