@@ -145,8 +145,8 @@ def page(view: PageView) -> PageView:
         except Http404:
             return _secure(render(request, "console/not_found.html", _frame(request), status=404))
         except GatewayError as refusal:
-            told = {"title": "That did not work", "text": refusal.text, **_frame(request)}
-            return _secure(render(request, "console/refused.html", told, status=refusal.status))
+            reason = {"title": "That did not work", "text": refusal.text, **_frame(request)}
+            return _secure(render(request, "console/refused.html", reason, status=refusal.status))
 
     return serve
 

@@ -30,11 +30,11 @@ class InternError(GatewayError):
         self.retryable = self.retryable if retryable is None else retryable
 
     def body(self) -> JsonObject:
-        told: JsonObject = {"code": self.status, "message": self.text}
+        body: JsonObject = {"code": self.status, "message": self.text}
         if self.reason is not None:
-            known = {"reason": self.reason, "retryable": self.retryable}
-            told["metadata"] = known | self.metadata
-        return told
+            reason = {"reason": self.reason, "retryable": self.retryable}
+            body["metadata"] = reason | self.metadata
+        return body
 
 
 class InternUnauthenticated(InternError):

@@ -14,7 +14,7 @@ from console.words import format_money
 PAGE_ROWS: Final = 50
 _WORDS_MAX: Final = 160
 # What says nothing to people, or has a column of its own.
-_UNTOLD: Final = frozenset({"hash", "workspace_id", "updated_at", "address", "agent"})
+_HIDDEN: Final = frozenset({"hash", "workspace_id", "updated_at", "address", "agent"})
 
 
 class FieldChange(NamedTuple):
@@ -68,7 +68,7 @@ class ChangeRow(NamedTuple):
     def fields(self) -> list[FieldChange]:
         """What was changed; of an object that was made or deleted, all that it had."""
         before, after = self.record.before or {}, self.record.after or {}
-        names = [n for n in dict.fromkeys([*before, *after]) if n not in _UNTOLD]
+        names = [n for n in dict.fromkeys([*before, *after]) if n not in _HIDDEN]
         if self.is_update:
             return [
                 FieldChange(_name(n), _say(n, before.get(n)), _say(n, after.get(n))) for n in names

@@ -103,7 +103,7 @@ class AgentLoop:
     async def run(self, leg: RunLeg, hands: RunTools, emit: Emit) -> None:
         """Carry `leg` on, telling `emit` what happens. `leg.messages` is kept up to date also when
         this is cancelled. Raises `TurnFailed`."""
-        told = _EventWriter(emit)
+        writer = _EventWriter(emit)
         try:
             async with self._agent.iter(
                 leg.prompt,
@@ -118,7 +118,7 @@ class AgentLoop:
                     run.enqueue(text)
                 leg.steering.clear()
                 try:
-                    await self._follow(run, told)
+                    await self._follow(run, writer)
                 finally:
                     self._running = None
                     leg.messages = run.all_messages()
@@ -128,13 +128,13 @@ class AgentLoop:
             raise _build_failure(error) from error
         leg.requests = output if isinstance(output, DeferredToolRequests) else None
 
-    async def _follow(self, run: AgentRun[RunTools, Output], told: "_EventWriter") -> None:
+    async def _follow(self, run: AgentRun[RunTools, Output], writer: "_EventWriter") -> None:
         async for node in run:
             if Agent.is_model_request_node(node) or Agent.is_call_tools_node(node):
                 async with node.stream(run.ctx) as stream:
                     async for event in stream:
-                        told.write(event)
-            told.write_model(run.all_messages())
+                        writer.write(event)
+            writer.write_model(run.all_messages())
 
 
 class _EventWriter:
@@ -171,7 +171,7 @@ def serialize_usage(usage: RunUsage, messages: list[ModelMessage]) -> JsonObject
     """The usage in the chat format, None when no model answered. `cost` is in USD."""
     if not (usage.input_tokens or usage.output_tokens):
         return None
-    told: JsonObject = {
+    counted: JsonObject = {
         "prompt_tokens": usage.input_tokens,
         "completion_tokens": usage.output_tokens,
         "total_tokens": usage.input_tokens + usage.output_tokens,
@@ -180,7 +180,7 @@ def serialize_usage(usage: RunUsage, messages: list[ModelMessage]) -> JsonObject
     answers = [message for message in messages if isinstance(message, ModelResponse)]
     costs = [(each.provider_details or {}).get("cost") for each in answers]
     known = [float(cost) for cost in costs if isinstance(cost, int | float)]
-    return told | {"cost": sum(known)} if known else told
+    return counted | {"cost": sum(known)} if known else counted
 
 
 def _build_failure(error: AgentRunError) -> TurnFailed:

@@ -238,7 +238,7 @@ class ContainerDriver(AgentClient):
 
     def archive(self, intern_id: UUID, into: BinaryIO) -> int:
         try:
-            with self._holding_disk(intern_id) as holder, tempfile.TemporaryFile() as spooled:
+            with self._hold_disk(intern_id) as holder, tempfile.TemporaryFile() as spooled:
                 pieces, _ = holder.get_archive("/intern/.")
                 for piece in pieces:
                     spooled.write(piece)
@@ -252,7 +252,7 @@ class ContainerDriver(AgentClient):
             if find_supervisor(intern_id) is not None:
                 raise ArchiveFailed("the intern has a runtime")
             self._ensure_volume(intern_id)
-            with self._holding_disk(intern_id) as holder, tempfile.TemporaryFile() as spooled:
+            with self._hold_disk(intern_id) as holder, tempfile.TemporaryFile() as spooled:
                 files = _change_owner(archive, spooled)
                 spooled.seek(0)
                 holder.put_archive("/intern", spooled)
@@ -261,7 +261,7 @@ class ContainerDriver(AgentClient):
             raise ArchiveFailed(f"the archive could not be put back: {error}"[:500]) from error
 
     @contextmanager
-    def _holding_disk(self, intern_id: UUID) -> Iterator[Container]:
+    def _hold_disk(self, intern_id: UUID) -> Iterator[Container]:
         """A container with the intern's disk that never runs. Raises `ArchiveFailed`."""
         try:
             volume = self._engine.volumes.get(self._volume_name(intern_id))
