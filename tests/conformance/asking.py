@@ -47,10 +47,10 @@ def refused(desk: Desk, path: str, **body: Any) -> Any:
     return error
 
 
-def refusals(package: Any, **others: tuple[int, str]) -> list[tuple[str, int, Any]]:
+def refusals(package: Any, **others: tuple[int, str]) -> list[tuple[str, int, Any, bool]]:
     """A provider's failures with the status and the class that a client library of that package
-    makes of each; `others` are those that its format tells otherwise, by the name of the fault
-    with an underscore for the hyphen."""
+    makes of each, and whether a stream is asked for, in turn; `others` are those that its format
+    tells otherwise, by the name of the fault with an underscore for the hyphen."""
     told = {
         "400": (400, "BadRequestError"),
         "401": (502, "InternalServerError"),
@@ -62,4 +62,7 @@ def refusals(package: Any, **others: tuple[int, str]) -> list[tuple[str, int, An
         "529": (529, "InternalServerError"),
     }
     told |= {name.strip("_").replace("_", "-"): known for name, known in others.items()}
-    return [(fault, status, getattr(package, name)) for fault, (status, name) in told.items()]
+    return [
+        (fault, status, getattr(package, name), number % 2 == 1)
+        for number, (fault, (status, name)) in enumerate(told.items())
+    ]

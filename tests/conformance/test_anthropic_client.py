@@ -158,14 +158,13 @@ def test_a_providers_refusal_becomes_the_right_class(
     import anthropic
 
     others = {"_422": (400, "BadRequestError"), "_529": (529, "APIStatusError")}
-    for fault, status, error in refusals(anthropic, **others):
-        for stream in (False, True):
-            script({"fault": fault})
-            with pytest.raises(error) as raised:
-                client.messages.create(**ask, stream=stream)
-            body: Any = raised.value.body
-            assert (body["type"], body["error"]["code"]) == ("error", status), fault
-            assert raised.value.status_code == status
+    for fault, status, error, stream in refusals(anthropic, **others):
+        script({"fault": fault})
+        with pytest.raises(error) as raised:
+            client.messages.create(**ask, stream=stream)
+        body: Any = raised.value.body
+        assert (body["type"], body["error"]["code"]) == ("error", status), fault
+        assert raised.value.status_code == status
 
 
 def test_a_stream_that_breaks_raises_after_its_content(

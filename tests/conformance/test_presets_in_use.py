@@ -73,6 +73,7 @@ def sent_of(desk: Desk, path: str, **asked: Any) -> tuple[Any, Any]:
     return entry["body"], desk.generation(response.headers["X-Generation-Id"])
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("maker", PATHS)
 def test_one_preset_serves_all_formats_and_requests_have_the_last_word(
     own_wire_desk: Desk, maker: str
