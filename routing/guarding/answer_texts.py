@@ -20,6 +20,18 @@ _FORMED: Final = frozenset(
 _NO_TEXT: Final = frozenset({"type", "id", "status", "encrypted_content", "media_type"})
 
 
+def collect_texts(visit: Callable[[Change], object]) -> list[str]:
+    """The texts that `visit` hands to a change, in its order."""
+    texts: list[str] = []
+
+    def collect(text: str) -> str:
+        texts.append(text)
+        return text
+
+    visit(collect)
+    return texts
+
+
 def map_message(message: JsonObject, change: Change) -> JsonObject:
     """The message with each of its texts changed, in a fixed order: what is said, the thoughts,
     what tools are called with, and what is quoted. Speech whose transcript is another has no

@@ -1,11 +1,12 @@
 """What a stream holds back of an answer: its texts, its thoughts and what tools are called with."""
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Any, Final
 
 from gateway.http.jsonio import JsonObject, dumps
 from routing.formats.messages.block_writer import ObjectScanner
-from routing.guarding.answer_texts import DETAIL_FIELDS, map_arguments
+from routing.guarding.answer_texts import DETAIL_FIELDS, collect_texts, map_arguments
 from routing.guarding.long_texts import decode, encode
 from routing.guarding.output_guard import OutputGuard
 from routing.upstreams.responses.input_items import CONTINUES, is_of_this_wire
@@ -274,13 +275,7 @@ class HeldArguments:
         ]
 
     def _filter(self, arguments: str) -> str:
-        texts: list[str] = []
-
-        def collect(text: str) -> str:
-            texts.append(text)
-            return text
-
-        map_arguments(arguments, collect)
+        texts = collect_texts(partial(map_arguments, arguments))
         if not texts or self._guard.withheld:
             return arguments
         found = self._guard.guard_held(texts)

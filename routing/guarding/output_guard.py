@@ -6,6 +6,7 @@ Money is charged as without them: what the model said was made, whether or not a
 import logging
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from heapq import merge
 from operator import itemgetter
 from typing import Final
@@ -18,7 +19,7 @@ from routing.entities.identity_cache import IdentityCache
 from routing.formats.caller import ToolActivity
 from routing.formats.chat.facts import utf8_bytes
 from routing.formats.chat.request import ChatRequest
-from routing.guarding.answer_texts import map_activity, map_message
+from routing.guarding.answer_texts import collect_texts, map_activity, map_message
 from routing.guarding.filters import (
     apply_filters,
     count_matches,
@@ -74,13 +75,7 @@ class OutputGuard:
     def guard_message(self, message: JsonObject) -> JsonObject:
         """The message of a whole answer as its caller may read it; where it is kept back, one that
         says nothing, and `withheld` is set."""
-        texts: list[str] = []
-
-        def collect(text: str) -> str:
-            texts.append(text)
-            return text
-
-        map_message(message, collect)
+        texts = collect_texts(partial(map_message, message))
         if not texts:
             return message
         found = self.guard_texts(texts)
@@ -91,13 +86,7 @@ class OutputGuard:
 
     def guard_activity(self, activity: ToolActivity, fields: Sequence[str]) -> None:
         """Change what the caller may read of a server tool's call; `withheld` may be set."""
-        texts: list[str] = []
-
-        def collect(text: str) -> str:
-            texts.append(text)
-            return text
-
-        map_activity(activity, fields, collect)
+        texts = collect_texts(partial(map_activity, activity, fields))
         found = self.guard_texts(texts) if texts else None
         if found is not None:
             left = iter(found)
