@@ -101,7 +101,25 @@ class _Planning:
 
     def _list_errors(self) -> Iterator[str]:
         """Names that occur twice, unknown providers, and credentials that are not set."""
-        yield from _find_repeated_names(self.spec)
+        spec, models = self.spec, list(enumerate(self.spec.models))
+        yield from _name_repeats(
+            (f"providers[{at}].slug", row.slug) for at, row in enumerate(spec.providers)
+        )
+        for at, provider in enumerate(spec.providers):
+            yield from _name_repeats(
+                (f"providers[{at}].credentials[{number}].label", each.label)
+                for number, each in enumerate(provider.credentials)
+            )
+        ids = [(f"models[{at}].id", model.id) for at, model in models]
+        aliases = [
+            (f"models[{at}].aliases", each) for at, model in models for each in model.aliases
+        ]
+        yield from _name_repeats([*ids, *aliases])
+        for at, model in models:
+            yield from _name_repeats(
+                (f"models[{at}].endpoints[{number}].tag", each.tag)
+                for number, each in enumerate(model.endpoints)
+            )
         known = {*self.providers, *(provider.slug for provider in self.spec.providers)}
         for at, model in enumerate(self.spec.models):
             for number, endpoint in enumerate(model.endpoints):
@@ -250,25 +268,6 @@ def _find_unset(text: str | None, place: str) -> Iterator[str]:
     name = (text or "").removeprefix(_ENV)
     if text is not None and text.startswith(_ENV) and not os.environ.get(name):
         yield f"{place}: the environment variable {name} is not set"
-
-
-def _find_repeated_names(spec: CatalogueSpec) -> Iterator[str]:
-    """Errors for names that occur twice in the file."""
-    yield from _name_repeats(
-        (f"providers[{at}].slug", row.slug) for at, row in enumerate(spec.providers)
-    )
-    for at, provider in enumerate(spec.providers):
-        yield from _name_repeats(
-            (f"providers[{at}].credentials[{number}].label", each.label)
-            for number, each in enumerate(provider.credentials)
-        )
-    models = list(enumerate(spec.models))
-    ids = [(f"models[{at}].id", model.id) for at, model in models]
-    aliases = [(f"models[{at}].aliases", alias) for at, model in models for alias in model.aliases]
-    yield from _name_repeats([*ids, *aliases])
-    for at, model in models:
-        tags = ((f"models[{at}].endpoints[{n}].tag", e.tag) for n, e in enumerate(model.endpoints))
-        yield from _name_repeats(tags)
 
 
 def _name_repeats(names: Iterable[tuple[str, str]]) -> Iterator[str]:

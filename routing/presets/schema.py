@@ -1,7 +1,7 @@
 """The fields of a request body that a preset keeps, their checks, and the resulting content."""
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Final, NamedTuple
 
 from pydantic import Field, ValidationError
@@ -169,7 +169,13 @@ def build_content(format: str, body: Mapping[str, Any], *, models_max: int) -> P
             for message in (messages if isinstance(messages, list) else ())
             if isinstance(message, dict) and is_instruction(message)
         ]
-    return PresetContent(config, _BETWEEN.join(text for each in contents for text in _texts(each)))
+    texts = []
+    for content in contents:
+        for part in content if isinstance(content, list) else [content]:
+            text = part.get("text") if isinstance(part, dict) else part
+            if isinstance(text, str) and text:
+                texts.append(text)
+    return PresetContent(config, _BETWEEN.join(texts))
 
 
 def _rename_chat_fields(fields: JsonObject) -> JsonObject:
@@ -213,11 +219,3 @@ def is_instruction(message: Mapping[str, Any]) -> bool:
     """Whether a message tells the model how to behave."""
     role = message.get("role")
     return type(role) is str and role in _INSTRUCTION_ROLES
-
-
-def _texts(content: object) -> Iterator[str]:
-    """A text, or the texts of a list of parts; nothing for anything else."""
-    for part in content if isinstance(content, list) else [content]:
-        text = part.get("text") if isinstance(part, dict) else part
-        if isinstance(text, str) and text:
-            yield text

@@ -174,26 +174,23 @@ def forbids_parallel_calls(given: object) -> bool:
     return isinstance(given, dict) and given.get("disable_parallel_tool_use") is True
 
 
-def convert_choice(format: str, given: object, tools: Sequence[JsonObject]) -> Any:
+def convert_choice(format: str, given: Any, tools: Sequence[JsonObject]) -> Any:
     """The choice in that format; None if the format cannot express it or the tool is missing."""
-    choice = _read_choice(given)
-    if choice is None:
+    kind = None if isinstance(given, str) else given["type"]
+    if kind is None:
+        choice = PresetToolChoice(given, mode=given)
+    elif kind in _MODES:
+        choice = PresetToolChoice(given, mode=_MODES[kind])
+    elif kind in ("function", "tool"):
+        choice = PresetToolChoice(given, name=given.get("function", given)["name"])
+    elif kind == "allowed_tools":
+        choice = PresetToolChoice(given, mode=given["mode"])
+    elif kind in ("custom", "mcp"):
+        # Only the responses format has such a choice.
         return given if format == "responses" else None
+    else:
+        choice = PresetToolChoice(given, kind=canonical_tool(kind))
     return _CHOICE_WRITERS[format](choice, {tool_identity(tool) for tool in tools})
-
-
-def _read_choice(given: Any) -> PresetToolChoice | None:
-    """The parsed choice; None for one that only the responses format has."""
-    if isinstance(given, str):
-        return PresetToolChoice(given, mode=given)
-    kind = given["type"]
-    if kind in _MODES:
-        return PresetToolChoice(given, mode=_MODES[kind])
-    if kind in ("function", "tool"):
-        return PresetToolChoice(given, name=given.get("function", given)["name"])
-    if kind == "allowed_tools":
-        return PresetToolChoice(given, mode=given["mode"])
-    return None if kind in ("custom", "mcp") else PresetToolChoice(given, kind=canonical_tool(kind))
 
 
 def _resolve_server_tool(choice: PresetToolChoice, tools: set[object]) -> PresetToolChoice:

@@ -135,23 +135,18 @@ def _put_unhealthy_last(
 
 
 def _order_by_tier(group: Sequence[EndpointEntry], case: OrderingInputs) -> list[EndpointEntry]:
-    """`priority` puts its endpoints in front, the fastest first; flex endpoints go by price."""
-    tier = case.requirements.service_tier
+    """`priority` puts its endpoints in front, the fastest first; flex endpoints go by price. Others
+    go by the sort, else by a draw."""
+    tier, sort, figures = case.requirements.service_tier, case.policy.sort, case.state.figures
+    fast: list[EndpointEntry] = []
     if tier == "priority":
         fast = [each for each in group if each.tier == tier]
-        others = [each for each in group if each.tier != tier]
-        return _sort_by_figure(fast, "throughput", case.state.figures) + _order_by_sort(
-            others, case
-        )
-    if tier == "flex" and any(each.tier == tier for each in group):
+        fast = _sort_by_figure(fast, "throughput", figures)
+        group = [each for each in group if each.tier != tier]
+    elif tier == "flex" and any(each.tier == tier for each in group):
         return list(group)
-    return _order_by_sort(group, case)
-
-
-def _order_by_sort(group: Sequence[EndpointEntry], case: OrderingInputs) -> list[EndpointEntry]:
-    if case.policy.sort is not None:
-        return _sort_by_figure(group, case.policy.sort, case.state.figures)
-    return balance_load(group, case)
+    rest = balance_load(group, case) if sort is None else _sort_by_figure(group, sort, figures)
+    return fast + rest if fast else rest
 
 
 def _sort_by_figure(
@@ -193,36 +188,34 @@ _SORT_KEYS: Final[Mapping[str, Callable[[EndpointStats], tuple[Any, ...]]]] = {
 
 
 def balance_load(group: Sequence[EndpointEntry], case: OrderingInputs) -> list[EndpointEntry]:
-    """Stable endpoints first: one drawn with weight 1/price squared, the rest by price."""
+    """Stable endpoints first: one drawn with weight 1/price squared, the rest by price. If some
+    are free, one of these is drawn evenly."""
     unstable, parked, *_ = case.state.health
     well, ill = list(group), []
     if unstable or parked:
         ill = [each for each in group if each.pk in unstable or each.pk in parked]
         lagging = set(ill)
         well = [each for each in group if each not in lagging]
-    if len(well) > 1:
-        well.insert(0, well.pop(_draw_index(well, case)))
-    return well + ill
-
-
-def _draw_index(by_price: list[EndpointEntry], case: OrderingInputs) -> int:
-    """The index of the endpoint drawn. If some are free, one of these is drawn evenly."""
-    cheapest = by_price[0].token_price
+    if len(well) < 2:
+        return well + ill
+    cheapest = well[0].token_price
     if cheapest == 0:
-        free = sum(1 for each in by_price if each.token_price == 0)
-        case.weights.update((each.pk, 1 / free) for each in by_price[:free])
-        return int(case.random() * free)
-    # Relative to the cheapest, so that prices around 1e-7 do not overflow when squared.
-    shares = [(cheapest / each.token_price) ** 2 for each in by_price]
-    total = sum(shares)
-    mark = case.random() * total
-    drawn = -1
-    for place, (each, share) in enumerate(zip(by_price, shares, strict=True)):
-        case.weights[each.pk] = share / total
-        mark -= share
-        if mark < 0 and drawn < 0:
-            drawn = place
-    return drawn
+        free = sum(1 for each in well if each.token_price == 0)
+        case.weights.update((each.pk, 1 / free) for each in well[:free])
+        drawn = int(case.random() * free)
+    else:
+        # Relative to the cheapest, so that prices around 1e-7 do not overflow when squared.
+        shares = [(cheapest / each.token_price) ** 2 for each in well]
+        total = sum(shares)
+        mark = case.random() * total
+        drawn = -1
+        for place, (each, share) in enumerate(zip(well, shares, strict=True)):
+            case.weights[each.pk] = share / total
+            mark -= share
+            if mark < 0 and drawn < 0:
+                drawn = place
+    well.insert(0, well.pop(drawn))
+    return well + ill
 
 
 # --- Across groups --------------------------------------------------------------------------------
