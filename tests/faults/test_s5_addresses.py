@@ -125,8 +125,8 @@ Refused = Callable[[str], str]
 def running_web_site() -> Iterator[WebSite]:
     with serve_web_site() as site:
         yield site
-    for door in (doors._open_guarded(), doors._open()):
-        door.close_idle()
+    for private in ((), ("any",)):
+        doors.door_for("any", private=private).close_idle()
 
 
 @pytest.fixture

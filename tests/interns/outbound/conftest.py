@@ -20,8 +20,8 @@ def running_site() -> Iterator[Site]:
 
     with serve_site() as site:
         yield site
-    for door in (doors._open_guarded(), doors._open()):
-        door.close_idle()
+    for private in ((), ("any",)):
+        doors.door_for("any", private=private).close_idle()
 
 
 @pytest.fixture

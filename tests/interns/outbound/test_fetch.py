@@ -131,7 +131,7 @@ def test_over_tls_it_reaches_a_host_of_the_internet(
 ) -> None:
     """The name stands for one out there; the guard, which would refuse this machine, is away."""
     monkeypatch.setattr(dialing, "default_tls_context", lambda: trusting)
-    monkeypatch.setattr(doors, "_open_guarded", doors._open)
+    monkeypatch.setattr(doors, "is_public", lambda host: True)
     door.keep("token", hosts=["upstream.example"])
     with serve_site(server_tls) as site:
         here = (Address(socket.AF_INET, ("127.0.0.1", site.port)),)
@@ -139,7 +139,7 @@ def test_over_tls_it_reaches_a_host_of_the_internet(
         said = door.fetch(f"https://upstream.example:{site.port}/spelled", headers=SAY)
         other = f"https://other.example:{site.port}"
         door.refused(502, "site_unreachable", url=other, timeout_seconds=2)
-        doors._open().close_idle()
+        doors.door_for("upstream.example", private=()).close_idle()
     assert site.met[0].headers["x-say"] == VALUE
     assert (len(site.met), said["secrets"]) == (1, ["token"])
     assert "canary" not in json.dumps(said)

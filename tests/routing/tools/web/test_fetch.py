@@ -24,8 +24,8 @@ NOON = "2026-03-01T12:00:00+00:00"
 def running_web_site() -> Iterator[WebSite]:
     with serve_web_site() as site:
         yield site
-    for door in (doors._open_guarded(), doors._open()):
-        door.close_idle()
+    for private in ((), ("any",)):
+        doors.door_for("any", private=private).close_idle()
     pages.end_readers()
 
 
