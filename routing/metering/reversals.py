@@ -1,6 +1,8 @@
 """Giving a charge back. The entry of the charge stays; a second entry corrects it."""
 
 from datetime import UTC, datetime
+from functools import reduce
+from operator import or_
 
 from django.db import transaction
 from django.db.models import F, Q, Sum
@@ -62,9 +64,7 @@ def reverse_usage(
             total_usage_nano=F("total_usage_nano") - amount_nano
         )
         windows = list_windows(day)
-        of_key = Q()
-        for window, start in windows:
-            of_key |= Q(window=window, window_start=start)
+        of_key = reduce(or_, (Q(window=window, window_start=start) for window, start in windows))
         key, workspace = charge.api_key_id, charge.workspace_id
         assert key is not None
         assert workspace is not None

@@ -1,6 +1,5 @@
-"""The routers that choose: against the definition read aloud, and fast in a large catalogue."""
+"""The routers that choose: against the definition read aloud."""
 
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from decimal import Decimal
@@ -264,29 +263,6 @@ def market() -> Snapshot:
     found = large()
     found.derive(PriceIndex)
     return found
-
-
-@pytest.mark.parametrize(
-    ("ask", "each_us_max"),
-    [
-        (ASK._replace(prompt_tokens=100), 300),
-        # Some models are too short, so the candidates are gone through for every request.
-        (ASK._replace(prompt_tokens=50_000, output_tokens=8000), 1200),
-    ],
-)
-def test_one_resolution_is_little_work(
-    market: Snapshot, ask: Requirements, each_us_max: float
-) -> None:
-    wishes: dict[str, Any] = {"excluded": ("*-7", "author1/*"), "cost_tier": "high"}
-    rounds = 200
-    assert len(auto(market, ask, **wishes)) == 3
-
-    begun = time.process_time()
-    for _ in range(rounds):
-        auto(market, ask, **wishes)
-    each_us = (time.process_time() - begun) / rounds * 1e6
-
-    assert each_us < each_us_max
 
 
 def test_shelves_are_kept_and_do_not_grow_without_end(market: Snapshot) -> None:
