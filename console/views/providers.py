@@ -1,7 +1,7 @@
 """Providers: the list, one of them with its incidents, adding one, prices, parking, a test."""
 
 from decimal import Decimal
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from django import forms
 from django.contrib import messages
@@ -29,8 +29,10 @@ from console.table import Column, Table, csv_response, render_rows, render_table
 from routing.catalogue.models import Endpoint, Provider
 from routing.catalogue.spec import Slug, Url
 from routing.entities.vocabulary import STATUS_DISABLED
-from routing.providers.services import PricePerMillion, price_endpoints, switch_provider
 from routing.upstreams.wires import CHAT_KINDS
+
+if TYPE_CHECKING:
+    from routing.providers.services import PricePerMillion
 
 _OWN: Final = ""
 _PRICE_MAX: Final = 1_000_000
@@ -223,6 +225,9 @@ def change_prices(request: HttpRequest, page: PageContext, slug: str) -> HttpRes
     if request.method == "POST":
         prices, wrong = _read_prices(request, rows)
         if not wrong:
+            # As above: it brings `requests`.
+            from routing.providers.services import price_endpoints, switch_provider
+
             by = operator_actor(request.user)
             count = price_endpoints(provider=provider, prices=prices, by=by)
             if request.POST.get("to") == "enabled":
@@ -247,8 +252,10 @@ def change_prices(request: HttpRequest, page: PageContext, slug: str) -> HttpRes
 
 def _read_prices(
     request: HttpRequest, rows: list[EndpointPrice]
-) -> tuple[dict[int, PricePerMillion], set[int]]:
+) -> tuple[dict[int, "PricePerMillion"], set[int]]:
     """Prices by endpoint, of those of which both were filled in, and those that are wrong."""
+    from routing.providers.services import PricePerMillion
+
     prices: dict[int, PricePerMillion] = {}
     wrong = set()
     for row in rows:
@@ -294,6 +301,8 @@ def switch_one(request: HttpRequest, page: PageContext, slug: str) -> HttpRespon
     if to not in ("parked", "unparked"):
         raise Http404
     is_parked = to == "parked"
+    from routing.providers.services import switch_provider
+
     switch_provider(provider=provider, parked=is_parked, by=operator_actor(request.user))
     done = "gets no requests until you unpark it" if is_parked else "gets requests again"
     messages.success(request, f"{provider.name} {done}.")
