@@ -54,9 +54,9 @@ def may_share(
 ) -> bool:
     """Whether the request may have the answer of the same one under way, and others its own.
 
-    `headers` and `by_default` are as in `read_cache_options`. Without `X-Router-Share` those share
-    that would have the same answer anyway (`is_repeatable`), and those that ask for the cache, but
-    no streams.
+    `headers` and `by_default` are as in `read_cache_options`: an installation without a cache does
+    not heed the latter. Without `X-Router-Share` those share that would have the same answer anyway
+    (`is_repeatable`), and those that ask for the cache, but no streams.
     """
     mode = settings.ROUTER_SHARE_IDENTICAL
     if mode == "off" or preset.get("cache_enabled") is False:
@@ -66,7 +66,8 @@ def may_share(
         return flag is True
     asks_for_cache = _flag(headers[MAY_SWITCH_ON]) if MAY_SWITCH_ON in headers else None
     if asks_for_cache is None:
-        asks = by_default or bool(preset.get("cache_enabled"))
+        wants_cache = by_default and bool(settings.ROUTER_RESPONSE_CACHE_ENABLED)
+        asks = wants_cache or bool(preset.get("cache_enabled"))
         return asks or (is_repeatable and mode == "repeatable")
     return asks_for_cache
 

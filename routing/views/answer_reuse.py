@@ -52,15 +52,19 @@ class AnswerReuse:
         context, guard = progress.context, progress.context.caller.guard
         # Other guardrails on the output make another answer.
         filters = repr(guard.output_filters) if guard and guard.output_filters else ""
+        # Whose content is to be logged gets only what was logged when it was made.
+        is_logged = progress.content is not None and progress.content.is_logged
+        # Without a cache, a workspace that wants it gets nothing by that.
+        is_shared = context.caller.shares_cache and bool(settings.ROUTER_RESPONSE_CACHE_ENABLED)
         self._name = build_entry_name(
-            _name_owner(context.caller),
-            is_sorted=context.caller.shares_cache,
+            _name_owner(context.caller) if is_shared else context.caller.key_id,
+            is_sorted=is_shared,
             kind=context.format.name,
             model=context.requested_model,
             stream=context.chat.stream,
             # What was sent, and what a preset, guardrails and plugins made of it.
             bodies=(body, context.chat.body),
-            beside=repr((context.betas, context.region, filters)),
+            beside=repr((context.betas, context.region, filters, is_logged)),
         )
 
     def find_answer(self, headers: dict[str, str]) -> HttpResponseBase | None:
@@ -161,6 +165,9 @@ class AnswerReuse:
         if progress.loop is not None and progress.loop.cut_unpaid:
             # A caller who has paid since gets the full answer.
             return None
+        if progress.rescue is not None and progress.rescue.legs:
+            # Who shares the answer may not want one of several parts.
+            return None
         finish, native_finish = progress.good_end
         return Entry(
             generation_id=progress.context.generation_id,
@@ -176,10 +183,8 @@ class AnswerReuse:
 
 
 def _name_owner(caller: Caller) -> object:
-    """Whose answers they are: the key's, or the workspace's where it wants that. Keys that other
-    guardrails govern might not have had the same answer."""
-    if not caller.shares_cache:
-        return caller.key_id
+    """Whose answers they are where the workspace's keys share them. Keys that other guardrails
+    govern might not have had the same answer."""
     governing = [(each.id, sorted(each.allowed_models or ())) for each in caller.guardrails]
     return caller.workspace_id, governing
 
@@ -203,7 +208,7 @@ def start_reuse(
 def _answer_from_cache(
     progress: RequestProgress, entry: Entry, headers: dict[str, str]
 ) -> HttpResponseBase:
-    # No model was asked, so there is no content to log beside the first one's.
+    # No model was asked, and the content of the first one is logged where this one's were to be.
     progress.content = None
     progress.cached = entry
     # No endpoint is tried, so another request may probe the one that this request was to probe.

@@ -61,3 +61,11 @@ def test_who_shares(
     headers = {"HTTP_X_ROUTER_SHARE": share, "HTTP_X_ROUTER_CACHE": cache}
     sharing = may_share(headers, preset, **request_)
     assert sharing is expected
+
+
+@pytest.mark.parametrize("is_enabled", [True, False])
+def test_a_workspace_that_wants_the_cache_shares_where_there_is_one(
+    is_enabled: bool, settings
+) -> None:
+    settings.ROUTER_RESPONSE_CACHE_ENABLED = is_enabled
+    assert may_share({}, {}, **OTHER, by_default=True) is is_enabled
