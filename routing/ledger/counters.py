@@ -30,6 +30,8 @@ _RESET_OF_WINDOW = {window: reset for reset, window in LIMITED_WINDOW.items()}
 # A key's limit as requests are held to it: one that only warns is none.
 ENFORCED_LIMIT = "CASE WHEN limit_enforcement = 'block' THEN limit_nano END"
 _KNOWN_MAX = 50_000
+# Of one account, with budgets of requests: each new tag or end user makes another set.
+_ACCOUNT_MAX = 5_000
 _PLACE = '(scope = %s AND scope_id = %s AND "window" = %s AND window_start = %s)'
 
 
@@ -39,6 +41,9 @@ class CounterSet(NamedTuple):
 
     every: Ids
     limited: Ids
+
+
+_Sets = OrderedDict[Any, CounterSet]
 
 
 class CounterReading(NamedTuple):
@@ -70,29 +75,42 @@ def parse_counter_ids(text: str) -> Ids:
 
 
 class CounterCache:
-    """The ids of a payer's counters; `keep_new` and `drop_new` follow the transaction."""
+    """The ids of a payer's counters; `keep_new` and `drop_new` follow the transaction.
 
-    def __init__(self) -> None:
-        # By all of a payer but account and workspace, which the key stands for.
-        self._known: OrderedDict[Any, CounterSet] = OrderedDict()
-        self._new: dict[Any, CounterSet] = {}
+    Sets with budgets of requests have places of their own, at most `account_max` for an account:
+    callers name what tags they like, and are to push out nobody else's.
+    """
+
+    def __init__(self, *, known_max: int = _KNOWN_MAX, account_max: int = _ACCOUNT_MAX) -> None:
+        self._known_max, self._account_max = known_max, account_max
+        # By all of a payer but account and workspace, which the key stands for. What was asked for
+        # last is at the end, of accounts too.
+        self._known: _Sets = OrderedDict()
+        self._of_requests: OrderedDict[UUID, _Sets] = OrderedDict()
+        self._of_requests_count = 0
+        self._new: dict[Payer, CounterSet] = {}
 
     def find_or_create(self, session: LedgerSession, payer: Payer) -> CounterSet:
         """The counters of a payer who knows the limits of now. The account's row must be locked."""
         counter_set = self._find_seen(payer)
-        if counter_set is None and payer.budgets and payer.budgets[-1].scope in OF_REQUESTS:
-            others = self.find_or_create(session, payer._replace(budgets=payer.budgets[:-1]))
-            own = _put_counter_of_request(session, payer, payer.budgets[-1])
-            counter_set = self._new[payer[2:]] = CounterSet(
-                tuple(sorted({*others.every, own})), tuple(sorted({*others.limited, own}))
-            )
+        if counter_set is not None:
+            return counter_set
+        count = len(payer.budgets)
+        while count and payer.budgets[count - 1].scope in OF_REQUESTS:
+            count -= 1
+        base, scopes = payer._replace(budgets=payer.budgets[:count]), payer.budgets[count:]
+        counter_set = self._find_seen(base)
         if counter_set is None:
             existing = (
-                None
-                if any(map(_is_read_off_keys, payer.budgets))
-                else _find_current(session, payer)
+                None if any(map(_is_read_off_keys, base.budgets)) else _find_current(session, base)
             )
-            counter_set = self._new[payer[2:]] = existing or _create_counters(session, payer)
+            counter_set = self._new[base] = existing or _create_counters(session, base)
+        if scopes:
+            own = {_put_counter_of_request(session, payer, scope) for scope in scopes}
+            counter_set = self._new[payer] = CounterSet(
+                tuple(sorted({*counter_set.every, *own})),
+                tuple(sorted({*counter_set.limited, *own})),
+            )
         return counter_set
 
     def find_charged(self, session: LedgerSession, payer: Payer) -> Ids:
@@ -108,21 +126,53 @@ class CounterCache:
 
     def find_cached(self, payer: Payer) -> CounterSet | None:
         """Them without a query, None where this process has not seen them committed yet."""
-        return self._known.get(payer[2:])
+        sets = self._known
+        if _names_requests(payer):
+            if payer.account_id not in self._of_requests:
+                return None
+            self._of_requests.move_to_end(payer.account_id)
+            sets = self._of_requests[payer.account_id]
+        place = payer[2:]
+        counter_set = sets.get(place)
+        if counter_set is not None:
+            sets.move_to_end(place)
+        return counter_set
 
     def _find_seen(self, payer: Payer) -> CounterSet | None:
-        return self._known.get(payer[2:]) or self._new.get(payer[2:])
+        return self.find_cached(payer) or self._new.get(payer)
 
     def keep_new(self) -> None:
-        if not self._new:
-            return
-        self._known.update(self._new)
+        for payer, counter_set in self._new.items():
+            if _names_requests(payer):
+                self._keep_of_request(payer, counter_set)
+            else:
+                self._known[payer[2:]] = counter_set
         self._new.clear()
-        while len(self._known) > _KNOWN_MAX:
+        while len(self._known) > self._known_max:
             self._known.popitem(last=False)
+
+    def _keep_of_request(self, payer: Payer, counter_set: CounterSet) -> None:
+        sets = self._of_requests.setdefault(payer.account_id, OrderedDict())
+        self._of_requests.move_to_end(payer.account_id)
+        self._of_requests_count -= len(sets)
+        sets[payer[2:]] = counter_set
+        if len(sets) > self._account_max:
+            sets.popitem(last=False)
+        self._of_requests_count += len(sets)
+        if self._of_requests_count > self._known_max:
+            account_id, oldest = next(iter(self._of_requests.items()))
+            oldest.popitem(last=False)
+            self._of_requests_count -= 1
+            if not oldest:
+                del self._of_requests[account_id]
 
     def drop_new(self) -> None:
         self._new.clear()
+
+
+def _names_requests(payer: Payer) -> bool:
+    """Whether budgets of requests apply, which stand behind all others."""
+    return bool(payer.budgets) and payer.budgets[-1].scope in OF_REQUESTS
 
 
 def find_payer_budget_counters(session: LedgerSession, payer: Payer) -> Ids:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from accounts.models import ApiKey, Hold, LedgerEntry, SpendCounter
+from accounts.spending import TagBudget, build_tag_scopes
 from routing.ledger.batch import apply_batch, apply_one_by_one
 from routing.ledger.counters import CounterCache
 from routing.ledger.orders import HoldRefusal, Order, Payer, ReleaseOrder, TopUpOrder
@@ -46,7 +47,8 @@ class Books:
     """One process's session and the counters that it has seen."""
 
     def __init__(self) -> None:
-        self.session, self.counters = Recording(), CounterCache()
+        self.session = Recording()
+        self.counters = CounterCache(known_max=3, account_max=2)
 
     def meet(self, *payers: Payer) -> None:
         """Make the counters of these payers, and remember them."""
@@ -263,3 +265,49 @@ def test_of_holds_that_do_not_fit_the_first_that_came_is_placed(books: Books) ->
     placed_first, refused = books.one_by_one(early, late)
     assert placed_first is True
     assert isinstance(refused, HoldRefusal)
+
+
+def tagged(payer: Payer, **tags: str) -> Payer:
+    """The payer of a request with these tags, each of which has a budget."""
+    budgets = [
+        TagBudget(payer.workspace_id.hex, name, None, "total", USD, counts_byok=False)
+        for name in tags
+    ]
+    return payer._replace(budgets=(*payer.budgets, *build_tag_scopes(budgets, tags)))
+
+
+def test_ever_new_tags_push_out_none_but_their_account_s_oldest(books: Books) -> None:
+    one, other = new_payer(USD), new_payer(USD)
+    red, blue, green = (tagged(one, team=team, feature="x") for team in ("red", "blue", "green"))
+    of_other = tagged(other, team="red")
+    books.meet(of_other, red, blue, red, green)
+
+    cached = books.counters.find_cached
+    assert [cached(payer) is not None for payer in (of_other, one, red, blue, green)] == [
+        *(True, True, True),
+        *(False, True),
+    ]
+    # Of many budgets only the whole is remembered, and all of it is charged.
+    assert cached(tagged(one, team="red")) is None
+    found, base = cached(red), cached(one)
+    assert found is not None
+    assert base is not None
+    assert (len(found.every), len(found.limited)) == (len(base.every) + 2, len(base.limited) + 2)
+    assert books.apply(hold_order(red, CENT), hold_order(of_other, CENT))
+    tags = SpendCounter.objects.filter(scope="tag", account=one.account_id)
+    assert sorted(tags.values_list("held_nano", flat=True)) == [0, 0, CENT, CENT]
+
+
+def test_what_was_asked_for_last_is_remembered_longest(books: Books) -> None:
+    payers = [new_payer(USD) for _ in range(4)]
+    first, second, third, last = payers
+    books.meet(first, second, third)
+    assert books.apply(hold_order(first, CENT))
+    books.meet(last)
+    remembered = [books.counters.find_cached(payer) is not None for payer in payers]
+    assert remembered == [True, False, True, True]
+    # Together accounts have as many places for requests with tags, and the idle one makes room.
+    tags = [tagged(first, team="red"), tagged(first, team="blue"), tagged(third, team="red")]
+    books.meet(*tags, tags[0], tagged(third, team="blue"))
+    remembered = [books.counters.find_cached(payer) is not None for payer in tags]
+    assert remembered == [True, False, True]
