@@ -5,6 +5,7 @@ of, as in `(a+)+`, are harmless here and still refused: they are never meant, an
 be read by other tools.
 """
 
+import re
 import unicodedata
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -51,7 +52,7 @@ class CompiledPattern:
         self._regexp: Any = _re2.RE2(pattern.encode(), options)
         if not self._regexp.ok():
             raise InvalidPattern(_describe_error(self._regexp.error().decode("utf-8", "replace")))
-        if (local := _drop_foreign_borders(pattern)) != pattern:
+        if (local := _drop_unspaced_borders(pattern)) != pattern:
             regexp: Any = _re2.RE2(local.encode(), options)
             # One that became too large stays as it is.
             self._regexp = regexp if regexp.ok() else self._regexp
@@ -230,10 +231,19 @@ def _read_bounds(pattern: str, at: int) -> tuple[bool, bool, int] | None:
 
 # --- Borders of words ---------------------------------------------------------------------------
 
-# Scripts that ASCII has a part in.
-_COMMON_SCRIPTS: Final = frozenset({"Any", "Common", "Inherited", "Latin"})
-_UNSPACED: Final = ("CJK", "HIRAGANA", "KATAKANA", "THAI", "LAO", "KHMER", "MYANMAR", "TIBETAN")
-_ASCII_MAX: Final = 127
+# What is written without spaces between words: Chinese, Japanese, and from Thai to Tibetan.
+_SCRIPT: Final = r"\\p\{(?:Bopomofo|Han|Hiragana|Katakana|Khmer|Lao|Myanmar|Thai|Tibetan)\}"
+_SPANS: Final = (
+    *("\u0e00-\u109f", "\u1780-\u17ff", "\ua9e0-\ua9ff", "\uaa60-\uaa7f"),
+    *("\u3005-\u3007", "\u3041-\u312f", "\u31a0-\u31ff", "\u3400-\u9fff", "\uf900-\ufaff"),
+    *("\uff66-\uff9f", "\U0001b000-\U0001b16f", "\U00020000-\U0003ffff"),
+)
+_RANGES: Final = "|".join(f"[{span}](?:-[{span}])?" for span in _SPANS)
+# A script, a letter or a class of nothing else, with its repetition.
+_UNSPACED: Final = re.compile(
+    rf"(?:{_SCRIPT}|[{''.join(_SPANS)}]|\[(?:{_SCRIPT}|{_RANGES})+\])(?:[*+?{{].*)?"
+)
+_CODE_POINT: Final = re.compile(r"\\x\{([0-9A-Fa-f]{4,6})\}")
 _Kind = Literal["border", "open", "close", "bar", "atom", "other"]
 
 
@@ -247,29 +257,25 @@ class _Token(NamedTuple):
     is_optional: bool = False
 
     @property
-    def is_foreign(self) -> bool:
-        """Whether it matches letters, digits or marks outside ASCII, and never nothing."""
-        text = self.text
-        if self.kind != "atom" or self.is_optional or text.startswith(("[^", "\\P")):
+    def is_unspaced(self) -> bool:
+        """Whether it matches letters, digits or marks of scripts without spaces alone."""
+        if self.kind != "atom":
             return False
-        if text.startswith(("\\p{", "[\\p{")):
-            return text.partition("{")[2].partition("}")[0] not in _COMMON_SCRIPTS
-        if text.startswith("\\x{"):
-            return int(text[3 : text.index("}")], 16) > _ASCII_MAX
-        own = text[: text.rindex("]")] if text.startswith("[") else text
-        letters = [each for each in own if unicodedata.category(each)[0] in "LMN"]
-        foreign = [each for each in letters if not each.isascii()]
-        if len(foreign) < len(letters) and text.startswith("["):
-            # Of a class with both, as `[A-ZÄÖÜ]`, borders are those of ASCII.
-            return any(unicodedata.name(each, "").startswith(_UNSPACED) for each in foreign)
-        return bool(foreign)
+        text = _CODE_POINT.sub(lambda code: chr(int(code[1], 16)), self.text)
+        is_letter = text[0] in "[\\" or unicodedata.category(text[0])[0] in "LMN"
+        return is_letter and _UNSPACED.fullmatch(text) is not None
+
+    @property
+    def is_unspaced_word(self) -> bool:
+        """The same, where it never matches nothing."""
+        return self.is_unspaced and not self.is_optional
 
 
-def _drop_foreign_borders(pattern: str) -> str:
-    r"""The pattern without each `\b` beside letters outside ASCII. RE2 knows words of ASCII alone:
-    `\b密码\b` would match nowhere. Scripts without spaces have no such borders."""
-    may_be_foreign = not pattern.isascii() or "\\p" in pattern or "\\x" in pattern
-    if not may_be_foreign or "\\b" not in pattern or "\\Q" in pattern:
+def _drop_unspaced_borders(pattern: str) -> str:
+    r"""The pattern without each `\b` beside letters of scripts without spaces, which have no such
+    borders. RE2 knows words of ASCII alone: `\b密码\b` would match nowhere."""
+    may_be_unspaced = not pattern.isascii() or "\\p" in pattern or "\\x" in pattern
+    if not may_be_unspaced or "\\b" not in pattern or "\\Q" in pattern:
         return pattern
     tokens = _split_pattern(pattern)
     branches = _find_branches(tokens)
@@ -278,7 +284,7 @@ def _drop_foreign_borders(pattern: str) -> str:
         if token.kind == "border":
             is_end = _ends_word(tokens, at)
             beside = list(_find_beside(tokens, branches, at - 1 if is_end else at + 1, is_end))
-            others = [place for place in beside if not tokens[place].is_foreign]
+            others = [place for place in beside if not tokens[place].is_unspaced_word]
             if len(others) < len(beside):
                 dropped.add(at)
                 (after if is_end else before).update(others)
@@ -343,7 +349,7 @@ def _ends_word(tokens: Sequence[_Token], at: int) -> bool:
     if before.kind not in ("atom", "close"):
         return False
     is_between = after.kind in ("atom", "open")
-    return not is_between or (before.is_foreign and not after.is_foreign)
+    return not is_between or (before.is_unspaced_word and not after.is_unspaced_word)
 
 
 def _find_beside(
@@ -356,7 +362,11 @@ def _find_beside(
         marks = branches.get(at, [])
         is_group = tokens[at].kind == ("close" if is_end else "open")
         if not is_group or not marks or tokens[marks[-1]].is_repeated:
-            yield at
+            # Of what may be left out the next one stands there as well.
+            end = at
+            while tokens[end].is_unspaced and tokens[end].is_optional:
+                end += -1 if is_end else 1
+            yield end if tokens[end].is_unspaced else at
         elif is_end:
             waiting += [mark - 1 for mark in marks[1:]]
         else:

@@ -43,8 +43,15 @@ def test_they_are_those_of_another_engine(text: str, pattern: str) -> None:
         (r"\b[一-龥]{2}先生\b", "和王大先生说话", ["王大先生"]),
         (r"\b\p{Han}+", "say 密码 now", ["密码"]),
         (r"\b(?:(?:foo|密)s|密钥)\b", "foods foos 密钥", ["foos", "密钥"]),
-        (r"\błódź\b", "ta łódź tutaj", ["łódź"]),
-        # Beside what ASCII has a part in, borders are those of ASCII.
+        (r"\b密?码\b", "我的密码和码", ["密码", "码"]),
+        (r"\b[\x{4e00}-\x{9fff}\p{Hiragana}]{2}", "say 密码", ["密码"]),
+        # Beside all else, borders are those of ASCII.
+        (r"\bдым\b", "дымка, задымить, дым", []),
+        (r"\b\p{Nd}{16}\b", "12345678901234567890 1234567890123456", ["1234567890123456"]),
+        (r"\b\p{Lu}{2}\d{6}\b", "XXAB123456", []),
+        (r"\b[a-z一-龥]{3}\b", "hello abc", ["abc"]),
+        (r"\b[\p{Han}a-z]{3}\b", "hello abc", ["abc"]),
+        (r"\b\p{^Han}{3}\b", "hello", []),
         (r"\bsecret\b", "这是secret文件, secretly", ["secret"]),
         (r"\b[A-ZÄÖÜ]{2}\d\b", "XAB1 AB1", ["AB1"]),
         (r"\b密?pin\b", "spin pin", ["pin"]),
