@@ -15,6 +15,7 @@ from typing import Any, Final, Literal, NamedTuple
 from uuid import UUID
 
 from accounts.models import SpendCounter
+from gateway.http.validation import shorten
 from gateway.limits.rules import EACH
 
 # What a hold says of its counters where it is held on none.
@@ -44,7 +45,7 @@ class SpendScope(NamedTuple):
     `EndUserBudget` or `TagBudget`. `counts_byok` says that spending on credentials of the account's
     own counts too. `workspace` (an id in hex) narrows a guardrail's budget to what the holder
     spends there, as for a workspace's default guardrail; empty means anywhere in the account. One
-    that is not enforced only warns.
+    that is not enforced only warns. `tag` is what a tag's budget is of (`team=blue`), for messages.
     """
 
     scope: ScopeKind
@@ -54,6 +55,7 @@ class SpendScope(NamedTuple):
     counts_byok: bool
     workspace: str = ""
     is_enforced: bool = True
+    tag: str = ""
 
     @property
     def counter_limit_nano(self) -> int:
@@ -105,10 +107,11 @@ class TagBudget(NamedTuple):
 
     def build_scope(self, value: str) -> SpendScope:
         """The budget of one value."""
-        digest = blake2b(f"{self.name}={value}".encode("utf-8", "replace"), digest_size=15)
+        tag = f"{self.name}={value}"
+        digest = blake2b(tag.encode("utf-8", "replace"), digest_size=15)
         scope_id = f"{self.workspace}:{digest.hexdigest()}"
         limits = (self.window, self.limit_nano, self.counts_byok)
-        return SpendScope("tag", scope_id, *limits, self.workspace)
+        return SpendScope("tag", scope_id, *limits, self.workspace, tag=shorten(tag))
 
 
 def build_tag_scopes(

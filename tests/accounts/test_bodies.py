@@ -182,6 +182,22 @@ def test_a_change_of_nothing_is_refused_and_keys_are_named_by_number_or_hash() -
         assert said == f"io_logging_api_key_ids.1: Invalid input: {text}"
 
 
+def test_a_budget_is_of_a_tag_that_requests_can_have_and_of_an_interval_once() -> None:
+    def read(*tags: str) -> Any:
+        each = {"reset_interval": "daily", "limit_usd": 1}
+        return read_workspace_changes({"tag_budgets": [each | {"tag": tag} for tag in tags]})
+
+    longest = "n" * 64 + "=" + "\n" * 512
+    kept = read("team=*", "team=blue", longest)["tag_budgets"]
+    assert [each["tag"] for each in kept] == ["team=*", "team=blue", longest]
+    for tag in ("n" + longest, longest + "v", "a=\x00", "team=", "=blue"):
+        with pytest.raises(SchemaInvalid, match=r"^tag_budgets\.0\.tag: Invalid string"):
+            read(tag)
+    for tag in ("team=*", "team=blue"):
+        with pytest.raises(SchemaInvalid, match=r"^tag_budgets\.2: The tag has a budget of this"):
+            read(tag, "team=x", tag)
+
+
 def test_all_that_is_wrong_is_told_in_order() -> None:
     body = {"name": 1, "disabled_server_tools": ["router:bash", "router:nope"]}
 

@@ -111,7 +111,7 @@ def test_each_value_of_a_tag_is_held_to_a_budget_of_its_own(own_wide_desk: Desk)
     desk.upstream.clear()
     error = desk.refused(403, "permission_denied", metadata={"team": "blue"})
     assert error["message"] == (
-        "Tag daily budget of $0.000000001 exceeded. Contact your org admin."
+        'Tag "team=blue" daily budget of $0.000000001 exceeded. Contact your org admin.'
     )
     desk.ok(metadata={"team": "red"})
     desk.ok()

@@ -33,8 +33,9 @@ from gateway.end_users import hash_user
 from gateway.http.errors import SchemaInvalid
 from gateway.http.jsonio import JsonObject, usd
 from gateway.http.resources import ResourceObject
+from gateway.http.tags import NAME_CHARS_MAX, VALUE_CHARS_MAX
 from gateway.http.validation import Issue, shorten
-from gateway.limits.rules import TAG_PATTERN, describe_limits
+from gateway.limits.rules import describe_limits
 
 # A list of keys is looked up in one query.
 LOGGED_KEYS_MAX: Final = 1000
@@ -43,6 +44,8 @@ END_USER_LIMITS_MAX: Final = 200
 # Columns of models are this wide; no catalogue holds a longer name.
 _MODEL_CHARS_MAX: Final = 200
 _HASH: Final = re.compile(r"[0-9a-f]{64}")
+# What tags of requests can be: no other one would ever be spent for.
+_TAG_PATTERN: Final = rf"^[^=\x00]{{1,{NAME_CHARS_MAX}}}=[^\x00]{{1,{VALUE_CHARS_MAX}}}$"
 # Columns that hold "" where the API says null.
 _MODEL_FIELDS: Final = ("default_text_model", "default_image_model")
 
@@ -96,7 +99,7 @@ class NewEndUserBudget(ManagedBody):
 class NewTagBudget(ManagedBody):
     """What requests with a tag may spend in an interval (UTC), from when it is set."""
 
-    tag: Annotated[str, Field(pattern=TAG_PATTERN, max_length=600)] = Field(
+    tag: Annotated[str, Field(pattern=_TAG_PATTERN)] = Field(
         description="`team=blue`; with `team=*` each value apart that has none of its own."
     )
     reset_interval: ResetInterval
@@ -267,7 +270,8 @@ def read_workspace_changes(body: Mapping[str, Any]) -> JsonObject:
 
 
 def _columns(fields: JsonObject) -> JsonObject:
-    """The given fields as columns. Raises `SchemaInvalid` for unknown models."""
+    """The given fields as columns. Raises `SchemaInvalid` for unknown models and a tag's second
+    budget of an interval."""
     models = {name: fields[name] for name in _MODEL_FIELDS if name in fields}
     unknown = [
         Issue(name, f"{shorten(model)} is not a valid model ID")
@@ -280,6 +284,11 @@ def _columns(fields: JsonObject) -> JsonObject:
     if fields.get("rate_limits") is not None:
         fields["rate_limits"] = resolve_rate_limits(fields["rate_limits"])
     if fields.get("tag_budgets") is not None:
+        places = [(each["tag"], each["reset_interval"]) for each in fields["tag_budgets"]]
+        again = [index for index, place in enumerate(places) if place in places[:index]]
+        if again:
+            text = "The tag has a budget of this interval already"
+            raise SchemaInvalid([Issue(f"tag_budgets.{index}", text) for index in again])
         fields["tag_budgets"] = [
             {
                 "tag": each["tag"],

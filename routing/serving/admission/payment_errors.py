@@ -119,11 +119,15 @@ _OWNERS: Final[dict[ScopeKind, str]] = {
 def build_budget_error(scope: SpendScope) -> PermissionDenied:
     """Somebody set this budget: only they can do something about it."""
     return PermissionDenied(
-        f"{_OWNERS[scope.scope]} {WINDOW_WORDS[scope.window]} budget of "
+        f"{_OWNERS[scope.scope]}{_quote_tag(scope)} {WINDOW_WORDS[scope.window]} budget of "
         f"{format_dollars(scope.limit_nano)} exceeded. Contact your org admin.",
         metadata={"remedy_hint": "Ask who manages the budget to raise it, or wait for its reset."},
         reason=f"{scope.scope}_budget",
     )
+
+
+def _quote_tag(scope: SpendScope) -> str:
+    return f' "{scope.tag}"' if scope.tag else ""
 
 
 def build_key_limit_error(context: RequestContext, reset: str | None) -> PaymentRequired:
@@ -192,7 +196,7 @@ def _budget_words(context: RequestContext, scope: SpendScope) -> tuple[str, str]
     path = f"PATCH /api/v1/guardrails/{owner}"
     if scope.scope in OF_REQUESTS:
         path = f"PATCH /api/v1/workspaces/{owner}"
-        whose = _OWNERS[scope.scope].lower()
+        whose = _OWNERS[scope.scope].lower() + _quote_tag(scope)
         name = f"the {window} budget of {format_dollars(scope.limit_nano)} of this {whose}"
         return name, _managed_remedy(context, path)
     if scope.scope == "workspace":

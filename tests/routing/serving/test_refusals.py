@@ -92,6 +92,14 @@ def test_a_spent_budget_comes_before_key_and_balance(budgets, which: str) -> Non
     assert isinstance(error.metadata["remedy_hint"], str)
 
 
+def test_a_tag_whose_budget_is_spent_is_named() -> None:
+    scope = SpendScope("tag", f"{OWNER.hex}:x", "day", 10**9, False, OWNER.hex, tag="team=blue")
+    spent = refused_by(BudgetState(scope, 0, 0, 100))
+    dear = refused_by(BudgetState(scope, 50, 0, 100), **RICH)
+    assert spent.text.startswith('Tag "team=blue" daily budget of $1.00 exceeded.')
+    assert 'the daily budget of $1.00 of this tag "team=blue" decides' in dear.text
+
+
 def test_a_budget_refuses_no_request_that_asks_nothing_of_it() -> None:
     error = refused_by(state("workspace", "month", 0, asked=0), key_left=None, balance=0)
     assert error.metadata["limit_source"] == "router_credits"
