@@ -58,6 +58,16 @@ models:
         pricing: {{prompt: "0.000001", completion: "0.000001"}}
         supported_parameters: [temperature, max_tokens, logprobs, top_logprobs]
         rate_limits: [{{concurrent: 2, requests_per_minute: 8}}]
+  - id: acme/jury
+    name: Jury
+    created: 1767225600
+    context_length: 128000
+    endpoints:
+      - provider: small
+        upstream_model: jury
+        pricing: {{prompt: "0.000001", completion: "0.000001"}}
+        supported_parameters: [temperature, max_tokens, logprobs, top_logprobs]
+        rate_limits: [{{concurrent: 2, requests_per_minute: 8}}]
 """
 _names = count()
 
@@ -223,21 +233,22 @@ def test_an_endpoint_without_room_is_passed_over_with_a_reason(pair: Pair) -> No
     assert refused.json()["error"]["message"].endswith("2 concurrent requests of this endpoint")
 
 
+def decide(pair: Pair, key: str, count: int, model: str = "acme/judge") -> requests.Response:
+    asked = [{"type": "noul", "instructions": f"Is it {n}?"} for n in range(count)]
+    questions = {f"q{n}": question for n, question in enumerate(asked)}
+    body = {"model": model, "state": "Ten", "questions": questions}
+    return pair.servers[0].post("/api/alpha/decisions", key=key, json=body)
+
+
 def test_calls_of_decisions_are_bounded_as_any_others(pair: Pair) -> None:
     key = pair.account().api_key
-
-    def decide(count: int) -> requests.Response:
-        asked = [{"type": "noul", "instructions": f"Is it {n}?"} for n in range(count)]
-        questions = {f"q{n}": question for n, question in enumerate(asked)}
-        body = {"model": "acme/judge", "state": "Ten", "questions": questions}
-        return pair.servers[0].post("/api/alpha/decisions", key=key, json=body)
 
     def work() -> None:
         pair.simulator.clear()
         gate = f"own-limits-{next(_names)}"
         pair.simulator.verdicts("small", {"when": "Is it", "gate": gate})
         with ThreadPoolExecutor(1) as pool:
-            deciding = pool.submit(decide, 6)
+            deciding = pool.submit(decide, pair, key, 6)
             pair.simulator.wait(2, "received", timeout_s=60)
             pair.simulator.open_gate(gate)
             assert deciding.result().status_code == 200, deciding.result().text
@@ -248,8 +259,23 @@ def test_calls_of_decisions_are_bounded_as_any_others(pair: Pair) -> None:
             under_way = [each["received_at"] <= moment < each["ended_at"] for each in calls]
             assert sum(under_way) <= 2
         # Of eight in a minute two are left.
-        assert [decide(3).status_code, decide(9).status_code] == [429, 429]
-        assert decide(2).status_code == 200
+        assert [decide(pair, key, each).status_code for each in (3, 9, 2)] == [429, 400, 200]
+
+    within_one(MINUTE_S, work)
+
+
+def test_calls_that_a_refusal_spared_are_left_to_others(pair: Pair) -> None:
+    key = pair.account().api_key
+
+    def work() -> None:
+        pair.simulator.clear()
+        pair.simulator.script("small", *[{"status": 400}] * 8)
+        assert decide(pair, key, 8, model="acme/jury").status_code == 400
+        left = 8 - len(pair.simulator.requests("small"))
+        pair.simulator.clear()
+        assert left >= 6
+        assert decide(pair, key, left, model="acme/jury").status_code == 200
+        assert decide(pair, key, 1, model="acme/jury").status_code == 429
 
     within_one(MINUTE_S, work)
 

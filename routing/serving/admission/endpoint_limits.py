@@ -5,7 +5,7 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
-from gateway.http.errors import RateLimited
+from gateway.http.errors import GatewayError, InvalidRequest, RateLimited
 from gateway.limits.concurrency import Bound, concurrency_limiter
 from gateway.limits.fair_queue import fair_queue
 from gateway.limits.limits import Exceeded, Limit, Taken, build_refusal, rate_limiter
@@ -30,6 +30,7 @@ from routing.serving.request.context import Attempt, RequestProgress
 SOURCE: Final = "router_rate_limit"
 KEY_TOKENS: Final = "key_tokens"
 _COUNTS_TOKENS: Final = (TOKENS, KEY_TOKENS)
+_COUNTS_CALLS: Final = (REQUESTS, DAY)
 _OF_CREDENTIAL: Final = f"{TOKENS}:credential:"
 # Of one request at one endpoint.
 CALLS_AT_ONCE: Final = 8
@@ -48,9 +49,16 @@ class Full(NamedTuple):
     cause: Exceeded | Bound
 
     @property
+    def is_for_good(self) -> bool:
+        """Whether the request takes more than the whole limit."""
+        return isinstance(self.cause, Exceeded) and self.cause.limit.cost > self.cause.limit.most
+
+    @property
     def wait_s(self) -> float:
         if isinstance(self.cause, Bound):
             return _PLACE_RETRY_S
+        if self.is_for_good:
+            return math.inf
         return max(1, math.ceil(self.cause.reset_s - self.cause.at_s))
 
 
@@ -164,8 +172,8 @@ def pass_over(progress: RequestProgress, endpoint: EndpointEntry, step: str = LI
 
 
 def settle_attempts(progress: RequestProgress, usage: Usage) -> None:
-    """Correct what attempts reserved to the tokens that each used, and end their places. What
-    nobody has noted yet is of the attempt that answered; other legs are settled."""
+    """Correct what attempts reserved to what each used, and end their places. What nobody has
+    noted yet is of the attempt that answered; other legs are settled."""
     attempts = progress.attempts
     if not any(each.limits for each in attempts):
         return
@@ -188,13 +196,13 @@ def settle_attempts(progress: RequestProgress, usage: Usage) -> None:
 
 
 def settle_attempt(attempt: Attempt, tokens: int, *, credential_tokens: int | None = None) -> None:
-    """Correct what an attempt reserved to the tokens that were used at its endpoint, and of these
-    with its credential where not all were. Ends its places."""
+    """Correct what an attempt reserved to the calls that it sent and the tokens that were used at
+    its endpoint, and of these with its credential where not all were. Ends its places."""
     limits, attempt.limits = attempt.limits, None
     if limits is not None:
         concurrency_limiter().give_back(limits.places)
         if limits.windows is not None:
-            correct_tokens(limits.windows, tokens, credential_tokens)
+            correct_windows(limits.windows, tokens, credential_tokens, calls=attempt.calls_sent)
 
 
 def give_back(limits: LimitsTaken) -> None:
@@ -204,14 +212,21 @@ def give_back(limits: LimitsTaken) -> None:
         rate_limiter().give_back(limits.windows)
 
 
-def correct_tokens(taken: Taken, tokens: int, credential_tokens: int | None = None) -> None:
-    """Correct what was reserved to the tokens that were used, in all and with one credential."""
+def correct_windows(
+    taken: Taken, tokens: int, credential_tokens: int | None = None, *, calls: int = 1
+) -> None:
+    """Correct what was reserved to the tokens that were used, in all and with one credential, and
+    to the calls that were sent."""
     if credential_tokens is None:
         credential_tokens = tokens
     amounts = []
     for each in taken.limits:
-        used = credential_tokens if each.scope.startswith(_OF_CREDENTIAL) else tokens
-        amounts.append(used - each.cost if each.scope.startswith(_COUNTS_TOKENS) else 0)
+        used = each.cost
+        if each.scope.startswith(_COUNTS_TOKENS):
+            used = credential_tokens if each.scope.startswith(_OF_CREDENTIAL) else tokens
+        elif each.scope.startswith(_COUNTS_CALLS):
+            used = calls
+        amounts.append(used - each.cost)
     rate_limiter().add(taken, amounts)
 
 
@@ -232,8 +247,8 @@ def bound_tokens(progress: RequestProgress, endpoint: EndpointEntry) -> int:
     return max(1, tokens)
 
 
-def build_limit_error(full: Full) -> RateLimited:
-    """The 429 of a limit that somebody set."""
+def build_limit_error(full: Full) -> GatewayError:
+    """The 429 of a limit that somebody set; 400 where waiting would not help."""
     cause = full.cause
     if isinstance(cause, Bound):
         _, _, name = cause.scope.partition(":")
@@ -244,6 +259,12 @@ def build_limit_error(full: Full) -> RateLimited:
             headers={"Retry-After": str(_PLACE_RETRY_S)},
         )
     kind, _, name = cause.limit.scope.partition(":")
+    if full.is_for_good:
+        return InvalidRequest(
+            f"This request is sent in {cause.limit.cost} calls, more than the {cause.limit.most} "
+            f"{_WORDS[kind]} of {describe_counter(name)}. Ask for less at once",
+            metadata={"limit_source": SOURCE},
+        )
     text = f"Rate limit exceeded: {cause.limit.most} {_WORDS[kind]} of {describe_counter(name)}"
     if kind != TOKENS and cause.limit.cost > 1:
         text += f". This request is sent in {cause.limit.cost} calls"

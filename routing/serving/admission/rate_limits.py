@@ -32,7 +32,7 @@ from routing.serving.admission.endpoint_limits import (
     Full,
     bound_tokens,
     build_limit_error,
-    correct_tokens,
+    correct_windows,
     is_shared,
     list_own_rules,
     read_marks,
@@ -81,7 +81,7 @@ def settle(progress: RequestProgress, usage: Usage) -> None:
     """Correct what was reserved to the tokens that were used, and end the request's places."""
     taken, progress.limits_taken = progress.limits_taken, None
     if taken is not None:
-        correct_tokens(taken, usage.total_tokens)
+        correct_windows(taken, usage.total_tokens)
     settle_attempts(progress, usage)
     if progress.places:
         end_places(progress)
@@ -180,7 +180,7 @@ def refuse_full(progress: RequestProgress, full: Full) -> GatewayError:
     kind = exceeded.limit.scope.partition(":")[0]
     if kind in _SOURCES:
         text = _write_refusal(progress.context.caller, exceeded, kind)
-        error = build_refusal(exceeded, source=_SOURCES[kind], message=text)
+        error: GatewayError = build_refusal(exceeded, source=_SOURCES[kind], message=text)
     else:
         error = build_limit_error(full)
     if not is_shared(exceeded.limit):

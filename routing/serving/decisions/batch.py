@@ -141,6 +141,7 @@ class EndpointBatch:
 
     def send(self, queries: Sequence[UpstreamQuery]) -> None:
         """Make the calls, or as many as are of use. What fails is kept in `failure`."""
+        self.attempt.calls_sent = 0
         if len(queries) == 1:
             self._ask_one(queries[0])
         else:
@@ -188,6 +189,7 @@ class EndpointBatch:
     def _send_query(self, query: UpstreamQuery) -> QueryResult:
         endpoint, chat = self.attempt.endpoint, self.progress.context.chat
         request = build_query_request(query, self.plan, chat, endpoint, self.terms)
+        self.attempt.calls_sent += 1
         reply = send(self.progress, self.attempt, request=request)
         try:
             with reply:

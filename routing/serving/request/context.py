@@ -94,7 +94,7 @@ class Attempt:
     what it took of rate limits, until that is settled; `first_byte` how long its first byte may
     take. `house` is the credential of the provider's pool that it is tried with, `house_nano` what
     the provider bills on it for an answer. `tokens_used` are those that were noted while the
-    request goes on: of a turn, or of decisions.
+    request goes on: of a turn, or of decisions. `calls_sent` are the calls that it was made by.
     """
 
     endpoint: EndpointEntry
@@ -114,6 +114,7 @@ class Attempt:
     house: HouseCredential | None = None
     house_nano: int | None = None
     tokens_used: int = 0
+    calls_sent: int = 1
 
     @property
     def is_cancelled(self) -> bool:

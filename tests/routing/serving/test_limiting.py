@@ -326,13 +326,21 @@ def test_every_call_of_decisions_counts_at_its_endpoint(counters, places) -> Non
     [window] = taken.windows.limits
     assert (counters.left(window), places.count_own(place)) == (1, 3)
     assert isinstance(endpoint_limits.take_for_endpoint(call_to(limited), limited), Full)
-    endpoint_limits.give_back(taken)
-    assert (counters.left(window), places.count_own(place)) == (5, 0)
+    # What was never sent, because the first call was refused, is of others again.
+    endpoint_limits.settle_attempt(attempt_at(limited, limits=taken, calls_sent=1), 0)
+    assert (counters.left(window), places.count_own(place)) == (4, 0)
 
+    call.demands_of = lambda endpoint: [call.context.demand] * 5
+    refused = endpoint_limits.take_for_endpoint(call, limited)
+    assert isinstance(refused, Full)
+    assert "Retry-After" in endpoint_limits.build_limit_error(refused).headers
     call.demands_of = lambda endpoint: [call.context.demand] * 6
     refused = endpoint_limits.take_for_endpoint(call, limited)
     assert isinstance(refused, Full)
-    assert "sent in 6 calls" in str(endpoint_limits.build_limit_error(refused))
+    error = endpoint_limits.build_limit_error(refused)
+    assert "sent in 6 calls" in str(error)
+    # However long it waited, it would never fit.
+    assert (error.status, error.headers) == (400, {})
 
 
 def test_headers_tell_the_caller_s_own_limits_and_nothing_of_others(counters) -> None:
