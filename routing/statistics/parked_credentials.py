@@ -13,6 +13,9 @@ from routing.entities.entries import HouseCredential
 ParkingKind = Literal["refused", "throttled"]
 _PARKED_MAX: Final = 10_000
 _PROBED_EVERY_S: Final = 5.0
+# Refusals of two accounts this far apart, or this soon after an answer, are each a request's own.
+_DOUBTS_APART_S: Final = 60.0
+_ANSWERED_LATELY_S: Final = 30.0
 
 
 class CredentialEvent(NamedTuple):
@@ -24,9 +27,12 @@ class CredentialEvent(NamedTuple):
 
 
 class Doubt(NamedTuple):
-    """That a credential was refused for a request of this account, and until when that counts."""
+    """That a request of this account was refused or throttled with a credential, and until when
+    the account's requests are sent with others."""
 
+    kind: ParkingKind
     account_id: UUID
+    noted: float
     until: float
 
 
@@ -36,7 +42,8 @@ class ParkedCredentials:
     def __init__(self) -> None:
         self._until: dict[ParkingKind, dict[int, float]] = {"refused": {}, "throttled": {}}
         self._probed: dict[int, float] = {}
-        self._doubts: dict[int, Doubt] = {}
+        self._answered: dict[int, float] = {}
+        self._doubts: dict[ParkingKind, dict[int, Doubt]] = {"refused": {}, "throttled": {}}
         self._unpublished: dict[tuple[ParkingKind, int], CredentialEvent] = {}
 
     def park(
@@ -57,32 +64,58 @@ class ParkedCredentials:
         while len(until) > _PARKED_MAX:
             del until[next(iter(until))]
 
-    def doubt(self, credential: HouseCredential, endpoint: int, doubt: Doubt, now: float) -> bool:
-        """Note a refusal that may be the request's own fault: an account can cause any number.
-        True if another account met one before, and the endpoint has not answered since."""
-        here = credential.parking_key(endpoint)
-        before = self._doubts.pop(here, None)
-        if before is not None and before.until > now and before.account_id != doubt.account_id:
+    def doubt(self, credential: HouseCredential, endpoint: int, doubt: Doubt) -> bool:
+        """Note a failure that may be the request's own fault: an account can cause any number.
+        True if another account met one just before, and the endpoint has not answered since."""
+        here, now, doubts = credential.parking_key(endpoint), doubt.noted, self._doubts[doubt.kind]
+        before = doubts.pop(here, None)
+        is_met_by_two = (
+            before is not None
+            and before.account_id != doubt.account_id
+            and now < min(before.until, before.noted + _DOUBTS_APART_S)
+        )
+        # Two accounts may be one person's. Who is throttled was often answered a moment ago.
+        answered = self._answered.get(here, float("-inf"))
+        if is_met_by_two and (doubt.kind == "throttled" or now - answered >= _ANSWERED_LATELY_S):
             return True
-        self._doubts[here] = doubt
-        while len(self._doubts) > _PARKED_MAX:
-            del self._doubts[next(iter(self._doubts))]
+        doubts[here] = doubt
+        while len(doubts) > _PARKED_MAX:
+            del doubts[next(iter(doubts))]
         return False
 
     def find_doubt_end(
-        self, credential: HouseCredential, endpoint: int, account_id: UUID, now: float
+        self,
+        credential: HouseCredential,
+        endpoint: int,
+        account_id: UUID,
+        now: float,
+        *,
+        even_throttled: bool,
     ) -> float | None:
-        """Until when this account's requests are sent with others; None where it met no refusal."""
-        doubt = self._doubts.get(credential.parking_key(endpoint)) if self._doubts else None
-        is_met = doubt is not None and doubt.account_id == account_id and doubt.until > now
-        return doubt.until if doubt is not None and is_met else None
+        """Until when this account's requests are sent with others; None where they need not be.
+        With `even_throttled` they may be sent with one that was only throttled."""
+        here, end = credential.parking_key(endpoint), now
+        for kind, doubts in self._doubts.items():
+            doubt = doubts.get(here) if doubts else None
+            if doubt is None or doubt.account_id != account_id:
+                continue
+            if not (even_throttled and kind == "throttled"):
+                end = max(end, doubt.until)
+        return end if end > now else None
 
-    def clear(self, credential: HouseCredential, endpoint: int) -> None:
+    def clear(self, credential: HouseCredential, endpoint: int, now: float) -> None:
         """Use the credential again, because the endpoint answered it."""
+        here = credential.parking_key(endpoint)
         self._until["refused"].pop(credential.parking_key(), None)
-        self._doubts.pop(credential.parking_key(endpoint), None)
         for until in self._until.values():
-            until.pop(credential.parking_key(endpoint), None)
+            until.pop(here, None)
+        for doubts in self._doubts.values():
+            doubts.pop(here, None)
+        # Put last: the oldest are forgotten first.
+        self._answered.pop(here, None)
+        self._answered[here] = now
+        while len(self._answered) > _PARKED_MAX:
+            del self._answered[next(iter(self._answered))]
 
     def find_end(
         self, credential: HouseCredential, endpoint: int, now: float, *, even_throttled: bool

@@ -387,7 +387,7 @@ class Attempts:
 def record_success(attempt: Attempt) -> None:
     """An answer: what had been wrong with whatever it was asked with is over."""
     if attempt.house is not None:
-        parked_credentials().clear(attempt.house, attempt.endpoint.pk)
+        parked_credentials().clear(attempt.house, attempt.endpoint.pk, process.now())
     if attempt.own is None:
         process.health().record_success(attempt.endpoint.pk, process.now())
     elif own_credentials.rests():

@@ -18,7 +18,7 @@ from routing.serving.admission.endpoint_limits import Full, take_for_endpoint
 from routing.serving.attempts.own_credentials import is_credential_failure, rest_credential
 from routing.serving.request import process
 from routing.serving.request.context import Attempt, RequestProgress
-from routing.statistics.parked_credentials import Doubt, parked_credentials
+from routing.statistics.parked_credentials import Doubt, ParkingKind, parked_credentials
 from routing.upstreams.failures import RETRY_HINT_DEFAULT_S, UpstreamFailure
 
 _DRAW_BYTES: Final = 8
@@ -69,7 +69,9 @@ def take_credential(
         ):
             ends.append(end)
             continue
-        doubt_end = parked.find_doubt_end(credential, endpoint.pk, account_id, now)
+        doubt_end = parked.find_doubt_end(
+            credential, endpoint.pk, account_id, now, even_throttled=even_throttled
+        )
         if doubt_end is not None and not is_last_resort:
             ends.append(doubt_end)
             continue
@@ -120,16 +122,17 @@ def note_credential_failure(
     if house is None or not is_pool_failure(attempt, failure):
         return False
     parked = parked_credentials()
-    if not failure.credential:
-        pause_s = RETRY_HINT_DEFAULT_S if hint_s is None else hint_s
-        parked.park(house, endpoint, now + pause_s, kind="throttled")
-        return True
-    default_s = settings.ROUTER_CREDENTIAL_PARK_SECONDS
-    pause_s = default_s if hint_s is None else min(hint_s, _REFUSED_MAX_S)
+    kind: ParkingKind
+    if failure.credential:
+        default_s = settings.ROUTER_CREDENTIAL_PARK_SECONDS
+        kind, pause_s = "refused", default_s if hint_s is None else min(hint_s, _REFUSED_MAX_S)
+    else:
+        # Some say so of a single request that is larger than a whole minute's tokens.
+        kind, pause_s = "throttled", RETRY_HINT_DEFAULT_S if hint_s is None else hint_s
     if is_unusable_credential(failure):
-        parked.park(house, 0, now + pause_s, kind="refused")
-    elif parked.doubt(house, endpoint, Doubt(account_id, now + pause_s), now):
-        parked.park(house, endpoint, now + min(pause_s, _DOUBTED_MAX_S), kind="refused")
+        parked.park(house, 0, now + pause_s, kind=kind)
+    elif parked.doubt(house, endpoint, Doubt(kind, account_id, now, now + pause_s)):
+        parked.park(house, endpoint, now + min(pause_s, _DOUBTED_MAX_S), kind=kind)
     return True
 
 

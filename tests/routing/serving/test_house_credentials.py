@@ -128,22 +128,34 @@ def test_what_two_accounts_meet_in_a_row_parks_for_all_a_minute_at_most(status: 
     elsewhere = endpoint("acme/fast", provider=at.provider)
     failure, now = from_status(status, {"retry-after": "86400"}, b"{}"), process.now()
 
-    assert note_credential_failure(attempt_at(at, house=first), failure, ALICE, now)
-    # What somebody was answered in between was no fault of the credential's.
-    parked_credentials().clear(first, at.pk)
-    assert note_credential_failure(attempt_at(at, house=first), failure, BOB, now)
+    def refuse(account_id: UUID, place: EndpointEntry, moment: float) -> None:
+        attempt = attempt_at(place, house=first)
+        assert note_credential_failure(attempt, failure, account_id, moment)
+
+    # Somebody was answered in between, or just before: the credential is in order.
+    refuse(ALICE, at, now - 20)
+    parked_credentials().clear(first, at.pk, now - 15)
+    refuse(BOB, at, now - 10)
     assert draw(call_to(at), at) == 1
-    assert note_credential_failure(attempt_at(at, house=first), failure, ALICE, now)
+    refuse(ALICE, at, now - 5)
+    assert draw(call_to(at), at) == 1
+    # Long after one another each may be of its request.
+    refuse(ALICE, elsewhere, now - 61)
+    refuse(BOB, elsewhere, now)
+    assert draw(call_to(elsewhere), elsewhere) == 1
+
+    later = now + 20
+    refuse(BOB, at, later)
 
     parked = draw(call_to(at), at, even_throttled=True)
     assert isinstance(parked, AllParked)
-    assert 0 < parked.until - now <= 60
+    assert 0 < parked.until - later <= 60
     assert draw(call_to(elsewhere), elsewhere) == 1
     # Where nothing else is left it is tried all the same, now and then.
     assert draw(call_to(at), at, even_throttled=True, is_last_resort=True) == 1
     again = draw(call_to(at), at, even_throttled=True, is_last_resort=True)
     assert isinstance(again, AllParked)
-    parked_credentials().clear(first, at.pk)
+    parked_credentials().clear(first, at.pk, now)
     assert draw(call_to(at), at) == 1
 
 
@@ -162,16 +174,26 @@ def test_one_that_is_throttled_is_parked_there_and_may_be_tried_again_if_all_els
     first = credential(1)
     at = pooled(first)
     elsewhere = endpoint("acme/fast", provider=at.provider)
+    failure, now = from_status(429, {"retry-after": "86400"}, b"{}"), process.now()
+    parked_credentials().clear(first, at.pk, now)
 
-    assert note_credential_failure(
-        attempt_at(at, house=first), from_status(429, {}, b"{}"), uuid4(), process.now()
-    )
+    assert note_credential_failure(attempt_at(at, house=first), failure, ALICE, now)
 
-    assert isinstance(draw(call_to(at), at), AllParked)
+    # It may be that this one request was too large.
+    alice = call_of(ALICE, at)
+    assert isinstance(draw(alice, at), AllParked)
+    assert draw(alice, at, even_throttled=True) == 1
+    assert draw(call_of(BOB, at), at) == 1
+
+    assert note_credential_failure(attempt_at(at, house=first), failure, BOB, now)
+
+    parked = draw(call_to(at), at)
+    assert isinstance(parked, AllParked)
+    assert 0 < parked.until - now <= 60
     assert draw(call_to(at), at, even_throttled=True) == 1
     assert draw(call_to(elsewhere), elsewhere) == 1
-    parked_credentials().clear(first, at.pk)
-    assert draw(call_to(at), at) == 1
+    parked_credentials().clear(first, at.pk, now)
+    assert draw(alice, at) == 1
 
 
 def test_other_failures_are_the_endpoint_s() -> None:
