@@ -225,7 +225,7 @@ def from_status(status: int, headers: dict[str, str], body: bytes) -> UpstreamFa
         _UNAVAILABLE if status >= 500 else _StatusRule(502, "unmapped")
     )
     message, code, generation = read_error_body(body)
-    if status == 400 and message.lower().startswith(_NO_CREDIT_WORDS):
+    if status == 400 and message.lower().startswith(_NO_CREDIT_WORDS) and _has_message(body):
         row = _CREDENTIAL
     failure = UpstreamFailure(
         status=status,
@@ -345,6 +345,13 @@ def read_error_body(body: bytes) -> tuple[str, str | None, str | None]:
         str(code) if isinstance(code, int | str) else None,
         read_failed_generation(error),
     )
+
+
+def _has_message(body: bytes) -> bool:
+    """Whether it has a message of the upstream's own: `detail` may begin with a caller's names."""
+    value = loads(body)
+    error = value.get("error", value)
+    return isinstance(error, dict) and isinstance(error.get("message"), str)
 
 
 def read_failed_generation(error: JsonObject) -> str | None:

@@ -94,6 +94,8 @@ def test_an_empty_account_of_ours_is_not_the_requests_fault() -> None:
 def test_who_quotes_the_words_of_an_empty_account_has_one_all_the_same() -> None:
     quoted = answered(400, "Invalid schema: property 'Your credit balance is too low'")
     assert not quoted.credential
+    named = {"loc": ["body", "your credit balance is too low"], "msg": "bad"}
+    assert not from_status(400, {}, json.dumps({"detail": [named]}).encode()).credential
 
 
 @pytest.mark.parametrize("said", ["Content violates usage guidelines.", "SAFETY_CHECK_TYPE_BIO"])
