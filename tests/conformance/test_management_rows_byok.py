@@ -67,8 +67,8 @@ def test_a_provider_is_believed_in_what_it_refuses_and_nothing_else(
         told = {}
         for status in (200, 401, 403, 404, 429, 500):
             monkeypatch.setattr(Strict, "status", status)
-            told[status] = ports.try_key("strict", KEY)
-        gone = [ports.try_key(slug, KEY).verdict for slug in ("gone", "nobody")]
+            told[status] = ports.AccountPorts().try_key("strict", KEY)
+        gone = [ports.AccountPorts().try_key(slug, KEY).verdict for slug in ("gone", "nobody")]
 
     assert gone == ["untold", "untold"]
     verdicts = ["accepted", "refused", "refused", "untold", "untold", "untold"]

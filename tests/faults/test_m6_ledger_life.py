@@ -25,7 +25,7 @@ from hypothesis.stateful import (
 
 from accounts.models import Account, ApiKey, Hold, LedgerEntry, SpendCounter
 from accounts.models.ledger import CREDIT_KINDS, USAGE_KINDS
-from accounts.services.keys import set_limit
+from accounts.services.keys import change_key
 from routing.ledger.orders import HoldOrder, Payer, TopUpOrder
 from routing.ledger.session import LedgerSession
 from routing.ledger.sweep import sweep_all_expired
@@ -114,8 +114,8 @@ class LedgerLife(RuleBasedStateMachine):
 
     @rule(key=st.integers(0, 1), limit=st.none() | AMOUNTS, reset=RESETS)
     def limit(self, key: int, limit: int | None, reset: str | None) -> None:
-        row = ApiKey.objects.get(pk=self.payers[key].key_id)
-        set_limit(key=row, limit_nano=limit, limit_reset=reset)
+        changes = {"limit_nano": limit, "limit_reset": reset}
+        change_key(keys=ApiKey.objects.filter(pk=self.payers[key].key_id), changes=changes)
         self.model.limits[key] = limit
 
     @rule(target=holds, key=st.integers(0, 1), amount=AMOUNTS)
