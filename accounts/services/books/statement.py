@@ -121,12 +121,12 @@ def _read_sums(account_id: UUID, entries: Any) -> Iterator[StatementLine]:
         .order_by("utc_day", "workspace_id", "api_key_id", "kind")
         .values_list("utc_day", "kind", "entries", "total_nano", "workspace_id", "api_key_id")
     )
-    workspaces: dict[UUID, str] = {}
+    workspaces: dict[UUID, str] | None = None
     keys: dict[int, tuple[str, str]] = {}
     for day, kind, count, total_nano, workspace_id, key_id in rows.iterator(
         chunk_size=_ROWS_AT_A_TIME
     ):
-        if not workspaces:
+        if workspaces is None:
             # Of deleted ones as well.
             of_account = Workspace.everything.filter(account=account_id)
             workspaces = dict(of_account.values_list("pk", "name"))

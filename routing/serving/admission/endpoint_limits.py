@@ -78,8 +78,10 @@ def take_limits(
             more = concurrency_limiter().take(bounds)
             is_full = isinstance(more, Bound)
             places += [] if isinstance(more, Bound) else more
-    except BaseException:  # Also a greenlet being killed must not leave its places.
+    except BaseException:  # Also a greenlet being killed must leave nothing taken.
         concurrency_limiter().give_back(places)
+        if isinstance(taken, Taken):
+            rate_limiter().give_back(taken)
         raise
     if isinstance(taken, Exceeded):
         concurrency_limiter().give_back(places)

@@ -18,7 +18,7 @@ from accounts.key_uses import KeyUses
 from gateway.http.errors import RateLimited, Unavailable
 from gateway.limits.concurrency import ConcurrencyLimiter
 from gateway.limits.limits import DAY_S, MINUTE_S, Exceeded, Limit, RateLimiter, Taken
-from gateway.limits.rules import LimitsTaken, RateRule, build_rules
+from gateway.limits.rules import LimitsTaken, RateRule, build_rules, list_windows
 from gateway.shared_cache import SharedCache
 from routing.entities.entries import EndpointEntry, HouseCredential
 from routing.ledger.orders import Payer, TopUpOrder
@@ -245,10 +245,30 @@ def test_what_a_tool_asks_of_a_model_counts_for_the_user_of_the_request() -> Non
     assert endpoint_limits.read_marks(nested).user == "ada"
 
 
-def test_who_is_ended_while_windows_are_asked_leaves_no_place(counters, places) -> None:
-    class Ended(BaseException):
-        """As a greenlet is ended."""
+class Ended(BaseException):
+    """As a greenlet is ended."""
 
+
+def test_who_is_ended_while_further_places_are_asked_leaves_nothing(counters, places) -> None:
+    rules = build_rules("endpoint:1", [{"requests_per_minute": 5, "concurrent": 3}])
+    limited, take = at(PAID, rate_rules=rules), places.take
+    call = call_to(limited)
+    call.demands_of = lambda endpoint: [call.context.demand] * 4
+
+    def end_at_the_second(bounds):
+        if places.count_own("places:endpoint:1||||"):
+            raise Ended
+        return take(bounds)
+
+    places.take = end_at_the_second
+    with pytest.raises(Ended):
+        endpoint_limits.take_for_endpoint(call, limited)
+    [window] = list_windows(rules[0], endpoint_limits.read_marks(call), tokens=1)
+    assert places.count_own("places:endpoint:1||||") == 0
+    assert counters.left(window) == 5
+
+
+def test_who_is_ended_while_windows_are_asked_leaves_no_place(counters, places) -> None:
     def end(*limits: Limit) -> None:
         raise Ended
 
