@@ -28,7 +28,12 @@ from accounts.services.guardrails import create_guardrail
 from accounts.services.keys import create_key
 from accounts.services.records import SYSTEM
 from accounts.services.workspace_budgets import set_budget
-from accounts.spending import UNREACHABLE_NANO, find_window_end, find_window_starts
+from accounts.spending import (
+    UNREACHABLE_NANO,
+    find_window_end,
+    find_window_starts,
+    read_tag_budgets,
+)
 
 pytestmark = [pytest.mark.django_db, pytest.mark.both]
 USD = 1_000_000_000
@@ -153,6 +158,23 @@ def test_a_guardrail_s_budget_is_its_holder_s(
 
     assert record_spending(now=NOW) == 2
     assert 'budget of guardrail "careful"' in Event.objects.filter(kind="budget.threshold")[0].text
+
+
+def test_a_tag_s_budget_is_told_by_its_name(workspace: Workspace) -> None:
+    monthly = {"interval": "monthly", "limit_nano": 10 * USD}
+    stored = [monthly | {"tag": tag} for tag in ("team=blue", "team=*")]
+    Workspace.objects.filter(pk=workspace.pk).update(tag_budgets=stored)
+    workspace.refresh_from_db()
+    blue, each = read_tag_budgets(workspace)
+    for budget, value in ((blue, "blue"), (each, "red")):
+        scope_id = budget.build_scope(value).scope_id
+        spend("tag", scope_id, 8, limit_nano=10 * USD, workspace=workspace)
+
+    assert record_spending(now=NOW) == 2
+    event = Event.objects.get(data__level_percent=80)
+    assert (event.workspace_id, event.data["tag"]) == (workspace.pk, "team=blue")
+    assert event.title.startswith('Tag "team=blue" of workspace')
+    assert record_spending(now=NOW) == 0
 
 
 def test_an_account_is_told_of_low_credit_each_time_it_runs_low(

@@ -15,7 +15,16 @@ from django.db.models import BigIntegerField, Case, ExpressionWrapper, F, Q, Que
 
 from accounts.events.kinds import EventKind
 from accounts.events.outbox import NewEvent, clear_alarm, raise_alarm, record_new_events
-from accounts.models import Account, Alarm, ApiKey, Guardrail, SpendCounter, User, WorkspaceBudget
+from accounts.models import (
+    Account,
+    Alarm,
+    ApiKey,
+    Guardrail,
+    SpendCounter,
+    User,
+    Workspace,
+    WorkspaceBudget,
+)
 from accounts.money import format_dollars
 from accounts.services.books.audit import AuditReport
 from accounts.services.books.credits import find_expiring_credit
@@ -30,6 +39,7 @@ from accounts.spending import (
     find_window_end,
     find_window_starts,
     parse_holder,
+    read_tag_budgets,
 )
 from gateway.http.jsonio import JsonObject, format_usd
 
@@ -88,6 +98,7 @@ def _list_limits(at: datetime) -> Iterator[_SpentLimit]:
     """All of them, in the windows that `at` is in."""
     yield from _list_workspace_budgets(at)
     yield from _list_guardrail_budgets(at)
+    yield from _list_tag_budgets(at)
     yield from _list_key_limits(at)
 
 
@@ -249,6 +260,42 @@ def _list_guardrail_budgets(now: datetime) -> Iterator[_SpentLimit]:
             guardrail.updated_at,
             {"scope": "guardrail", "guardrail_id": str(guardrail.pk)},
         )
+
+
+def _list_tag_budgets(now: datetime) -> Iterator[_SpentLimit]:
+    """Budgets of one value. Where each value has one, counters do not say whose they are."""
+    starts = find_window_starts(now)
+    for workspace in Workspace.objects.filter(tag_budgets__isnull=False).iterator():
+        named = [
+            budget.build_scope(budget.value)
+            for budget in read_tag_budgets(workspace)
+            if budget.value is not None
+        ]
+        ids = {scope.scope_id for scope in named}
+        counters = {
+            (counter.scope_id, counter.window): counter
+            for counter in _select_current(SpendCounter.Scope.TAG, now).filter(scope_id__in=ids)
+        }
+        for scope in named:
+            counter = counters.get((scope.scope_id, scope.window))
+            if counter is None:
+                continue
+            yield _SpentLimit(
+                "budget.threshold",
+                f"tag:{scope.scope_id}",
+                f'Tag "{scope.tag}" of workspace "{workspace.name}"',
+                "budget",
+                scope.window,
+                starts[scope.window],
+                scope.limit_nano,
+                counter.counted_nano,
+                _describe_remedy(f"PATCH /api/v1/workspaces/{workspace.pk}"),
+                workspace.account_id,
+                workspace.pk,
+                scope.is_enforced,
+                workspace.updated_at,
+                {"scope": "tag", "tag": scope.tag},
+            )
 
 
 def _list_key_limits(now: datetime) -> Iterator[_SpentLimit]:
