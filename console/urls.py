@@ -82,6 +82,11 @@ urlpatterns = [
         name="change_end_users",
     ),
     path(
+        "console/workspaces/<uuid:workspace_id>/tags",
+        workspaces.change_tags,
+        name="change_tags",
+    ),
+    path(
         "console/workspaces/<uuid:workspace_id>/limits",
         workspaces.change_rate_limits,
         name="change_rate_limits",

@@ -1,5 +1,6 @@
-"""What may be said of a workspace: its budgets, those of its end users, and its defaults."""
+"""What may be said of a workspace: its budgets, those of end users and tags, and its defaults."""
 
+from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any, Final
 
@@ -11,7 +12,11 @@ from accounts.models.account import SAMPLING_RATE_MIN, SERVER_TOOLS
 from accounts.ports import higher_apps
 from accounts.roles import Action
 from accounts.services.workspaces import SLUG_CHARS_MAX, SLUG_PATTERN
-from accounts.views.schemas.workspace import END_USER_LIMITS_MAX
+from accounts.views.schemas.workspace import (
+    END_USER_LIMITS_MAX,
+    TAG_BUDGET_PATTERN,
+    TAG_BUDGETS_MAX,
+)
 from console.scope import Scope
 from gateway.end_users import hash_user
 from gateway.http.jsonio import JsonObject, format_usd
@@ -167,6 +172,40 @@ class EndUserBudgetForm(forms.Form):
         if said["user"]:
             limits[hash_user(self._workspace.account_id, said["user"])] = said["user_limit_usd"]
         return {"interval": said["interval"], "limit_nano": said["limit_usd"], "limits": limits}
+
+
+class TagBudgetForm(forms.Form):
+    """What requests of a workspace with a tag may spend in an interval."""
+
+    tag = forms.RegexField(
+        TAG_BUDGET_PATTERN,
+        label="Tag",
+        help_text="As team=blue; with team=* each value apart that has none of its own.",
+        error_messages={"invalid": "Write a name, = and a value, as team=blue or team=*."},
+    )
+    interval = forms.ChoiceField(label="Interval", choices=ApiKey.Reset.choices)
+    limit_usd = _build_amount("Limit in USD")
+
+    def __init__(self, workspace: Workspace, data: Any = None) -> None:
+        self._before: list[JsonObject] = workspace.tag_budgets or []
+        super().__init__(data, auto_id="tag_%s")
+
+    def clean(self) -> dict[str, Any]:
+        said: dict[str, Any] = super().clean() or {}
+        if not self.errors and len(self.build_budgets(said)) > TAG_BUDGETS_MAX:
+            self.add_error("tag", f"A workspace has {TAG_BUDGETS_MAX} budgets of tags at most.")
+        return said
+
+    def build_budgets(self, said: Mapping[str, Any]) -> list[JsonObject]:
+        """The column: the one of this tag and interval stands in its former one's place."""
+        fresh = {
+            "tag": said["tag"],
+            "interval": said["interval"],
+            "limit_nano": said["limit_usd"],
+        }
+        place = fresh["tag"], fresh["interval"]
+        others = [each for each in self._before if (each["tag"], each["interval"]) != place]
+        return [*others, fresh]
 
 
 def _check_model(name: str) -> str:

@@ -37,6 +37,7 @@ from console.views.workspace_forms import (
     EndUserBudgetForm,
     NewWorkspaceForm,
     SettingsForm,
+    TagBudgetForm,
 )
 from gateway.http.jsonio import JsonObject
 
@@ -171,6 +172,32 @@ def change_end_users(request: HttpRequest, page: PageContext, workspace_id: UUID
 
 @require_POST
 @page
+def change_tags(request: HttpRequest, page: PageContext, workspace_id: UUID) -> HttpResponse:
+    """Set the budget of a tag, or take the one away that is named by its place in the list."""
+    workspace, scope = _find_ruled(page, workspace_id)
+    budgets: list[JsonObject] = list(workspace.tag_budgets or ())
+    if "remove" in request.POST:
+        place = request.POST["remove"]
+        if not place.isdecimal() or int(place) >= len(budgets):
+            raise Http404
+        del budgets[int(place)]
+    else:
+        form = TagBudgetForm(workspace, request.POST)
+        if not form.is_valid():
+            return _render(request, page, workspace, scope, tag_form=form)
+        budgets = form.build_budgets(form.cleaned_data)
+    change_workspace(
+        account_id=workspace.account_id,
+        reference=str(workspace.pk),
+        by=operator_actor(request.user),
+        changes={"tag_budgets": budgets or None},
+    )
+    messages.success(request, "Saved. Requests with the tag are held to it from now on.")
+    return HttpResponseRedirect(_link(workspace))
+
+
+@require_POST
+@page
 def change_rate_limits(request: HttpRequest, page: PageContext, workspace_id: UUID) -> HttpResponse:
     """Say how much all keys of the workspace together may ask for."""
     workspace, scope = _find_ruled(page, workspace_id)
@@ -246,6 +273,7 @@ def _render(
         "may_set_budgets": scope.rules_account,
         "budget_form": BudgetForm(),
         "end_user_form": EndUserBudgetForm(workspace),
+        "tag_form": TagBudgetForm(workspace),
         "settings_form": SettingsForm(scope, workspace),
         "limit_form": FiguresForm(initial=find_whole_limit(workspace.rate_limits)),
         "whole_limit": describe_figures(find_whole_limit(workspace.rate_limits)),

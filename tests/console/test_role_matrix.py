@@ -66,6 +66,7 @@ THINGS: Final = {
     "change_budget": act("workspace", interval="daily", limit_usd="1", enforcement="block"),
     "end_budget": act("workspace", interval="daily"),
     "change_end_users": act("workspace", interval="daily", limit_usd="1"),
+    "change_tags": act("workspace", tag="team=*", interval="daily", limit_usd="1"),
     "change_rate_limits": act("workspace", requests_per_minute="5"),
     "change_scoped_limits": act("workspace", part="user", value="*", concurrent="1"),
     "change_members": act("workspace", to="admin", user=MEMBER),

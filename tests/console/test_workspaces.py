@@ -71,6 +71,7 @@ def test_budgets_are_set_by_who_rules_the_account(team: Team, role: str) -> None
         for name, said in (
             ("end_budget", {"interval": "monthly"}),
             ("change_end_users", {"interval": "daily", "limit_usd": "9"}),
+            ("change_tags", {"tag": "a=b", "interval": "daily", "limit_usd": "9"}),
             ("change_rate_limits", {"requests_per_minute": "9"}),
             ("change_scoped_limits", {"part": "user", "value": "*", "concurrent": "9"}),
         ):
@@ -78,7 +79,7 @@ def test_budgets_are_set_by_who_rules_the_account(team: Team, role: str) -> None
             assert (name, team.client(role).post(path, said).status_code) == (name, 404)
         assert find(team, "led").budgets.get().limit_nano == 10**9
         assert find(team, "led").end_user_budget is None
-        assert find(team, "led").rate_limits is None
+        assert (find(team, "led").tag_budgets, find(team, "led").rate_limits) == (None, None)
         return
     assert answer.status_code == 302
     assert budget is not None
@@ -111,6 +112,29 @@ def test_end_users_of_a_workspace_get_a_budget_and_one_his_own(team: Team) -> No
     assert ("Daily: $2" in page, path in page) == (True, False)
     assert client.post(path, {"interval": ""}).status_code == 302
     assert find(team, "led").end_user_budget is None
+
+
+def test_tags_of_a_workspace_get_budgets_that_are_raised_and_removed(team: Team) -> None:
+    led, client = find(team, "led"), team.client("admin")
+    path = reverse("console:change_tags", args=[led.pk])
+    form = {"tag": "team=blue", "interval": "daily", "limit_usd": "2"}
+
+    for said in (form, form | {"tag": "team=*"}, form | {"limit_usd": "3"}):
+        assert client.post(path, said).status_code == 302
+    stored = find(team, "led").tag_budgets
+    assert [(each["tag"], each["limit_nano"]) for each in stored] == [
+        ("team=*", 2_000_000_000),
+        ("team=blue", 3_000_000_000),
+    ]
+    page = team.client("lead").get(reverse("console:workspace", args=[led.pk])).text
+    assert ("<code>team=blue</code>: $3" in page, path in page) == (True, False)
+
+    for wrong in ({"tag": "team"}, {"interval": "hourly"}, {"limit_usd": "0"}):
+        assert client.post(path, form | wrong).status_code == 400
+    assert client.post(path, {"remove": "2"}).status_code == 404
+    for _ in range(2):
+        assert client.post(path, {"remove": "0"}).status_code == 302
+    assert find(team, "led").tag_budgets is None
 
 
 def test_a_workspace_gets_rate_limits_for_all_and_for_parts_of_its_requests(team: Team) -> None:
@@ -148,6 +172,7 @@ def test_another_tenant_s_workspace_is_not_changed(team: Team) -> None:
         ("change_budget", {"interval": "daily", "limit_usd": "1"}),
         ("end_budget", {"interval": "daily"}),
         ("change_end_users", {"interval": "daily", "limit_usd": "1"}),
+        ("change_tags", {"tag": "a=b", "interval": "daily", "limit_usd": "1"}),
         ("change_members", {"user": team.people["member"].public_id, "to": "add"}),
         ("change_workspace", {"name": "mine", "io_logging_sampling_rate": "1"}),
     ):

@@ -45,7 +45,8 @@ END_USER_LIMITS_MAX: Final = 200
 _MODEL_CHARS_MAX: Final = 200
 _HASH: Final = re.compile(r"[0-9a-f]{64}")
 # What tags of requests can be: no other one would ever be spent for.
-_TAG_PATTERN: Final = rf"^[^=\x00]{{1,{NAME_CHARS_MAX}}}=[^\x00]{{1,{VALUE_CHARS_MAX}}}$"
+TAG_BUDGETS_MAX: Final = 32
+TAG_BUDGET_PATTERN: Final = rf"^[^=\x00]{{1,{NAME_CHARS_MAX}}}=[^\x00]{{1,{VALUE_CHARS_MAX}}}$"
 # Columns that hold "" where the API says null.
 _MODEL_FIELDS: Final = ("default_text_model", "default_image_model")
 
@@ -99,7 +100,7 @@ class NewEndUserBudget(ManagedBody):
 class NewTagBudget(ManagedBody):
     """What requests with a tag may spend in an interval (UTC), from when it is set."""
 
-    tag: Annotated[str, Field(pattern=_TAG_PATTERN)] = Field(
+    tag: Annotated[str, Field(pattern=TAG_BUDGET_PATTERN)] = Field(
         description="`team=blue`; with `team=*` each value apart that has none of its own."
     )
     reset_interval: ResetInterval
@@ -147,7 +148,7 @@ class _Settings(BaseModel):
         description="Ours. Requests that do not say otherwise ask for the response cache, whose "
         "answers all keys of the workspace share, whatever the order of properties.",
     )
-    tag_budgets: Annotated[list[NewTagBudget], Field(max_length=32)] | None = Field(
+    tag_budgets: Annotated[list[NewTagBudget], Field(max_length=TAG_BUDGETS_MAX)] | None = Field(
         None, description="Ours. Requests without such a tag are not held to it."
     )
     end_user_budget: NewEndUserBudget | None = Field(
