@@ -121,7 +121,7 @@ def test_tags_of_a_workspace_get_budgets_that_are_raised_and_removed(team: Team)
 
     for said in (form, form | {"tag": "team=*"}, form | {"limit_usd": "3"}):
         assert client.post(path, said).status_code == 302
-    stored = find(team, "led").tag_budgets
+    stored = find(team, "led").tag_budgets or []
     assert [(each["tag"], each["limit_nano"]) for each in stored] == [
         ("team=*", 2_000_000_000),
         ("team=blue", 3_000_000_000),
