@@ -15,6 +15,7 @@ from accounts.services.books import watching
 from accounts.services.books.audit import compare_books
 from accounts.services.books.credits import expire_old_credits
 from accounts.services.books.metrics import record_audit
+from accounts.services.books.spent_limits import record_spending
 from accounts.services.directory import jobs as scim_jobs
 from accounts.services.past_spending import recount_budgets
 
@@ -94,7 +95,7 @@ def run_scim_sync_jobs() -> int:
 def watch_spending() -> int:
     """Every 15 seconds, record which budgets, limits and credits crossed a level."""
     now = datetime.now(UTC)
-    return watching.record_spending(now=now) + watching.record_low_credit(now=now)
+    return record_spending(now=now) + watching.record_low_credit(now=now)
 
 
 @shared_task

@@ -5,7 +5,7 @@ looks at states, and the key of an event decides that it is recorded once. Deliv
 (`accounts.events.delivery`): who records an event waits for nobody.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple
 from uuid import UUID
@@ -17,6 +17,7 @@ from accounts.events.kinds import EventKind
 from accounts.models import Alarm, Event
 
 _TITLE_CHARS: Final = 200
+_AT_ONCE: Final = 500
 
 
 class NewEvent(NamedTuple):
@@ -52,15 +53,18 @@ def record_event(
     _insert([event], at or datetime.now(UTC))
 
 
-def record_new_events(events: list[NewEvent], *, at: datetime) -> int:
+def record_new_events(events: Sequence[NewEvent], *, at: datetime) -> int:
     """Record those whose keys are not there yet; how many these are, as far as one reader sees."""
-    known = set(
-        Event.objects.filter(key__in=[each.key for each in events]).values_list("key", flat=True)
-    )
-    fresh = [each for each in events if each.key not in known]
-    if fresh:
-        _insert(fresh, at)
-    return len(fresh)
+    count = 0
+    for begin in range(0, len(events), _AT_ONCE):
+        part = events[begin : begin + _AT_ONCE]
+        keys = Event.objects.filter(key__in=[each.key for each in part])
+        known = set(keys.values_list("key", flat=True))
+        fresh = [each for each in part if each.key not in known]
+        if fresh:
+            _insert(fresh, at)
+        count += len(fresh)
+    return count
 
 
 def raise_alarm(subject: str, *, at: datetime) -> int | None:

@@ -18,11 +18,11 @@ from accounts.models import (
 )
 from accounts.services.books.audit import compare_books
 from accounts.services.books.credits import add_credits, take_credits
+from accounts.services.books.spent_limits import record_spending
 from accounts.services.books.watching import (
     record_expiries,
     record_low_credit,
     record_mismatches,
-    record_spending,
 )
 from accounts.services.guardrails import create_guardrail
 from accounts.services.keys import create_key
