@@ -168,7 +168,7 @@ def plan_request(planning: Planning) -> None:
     for plugin in planning.plugins:
         if planning.blocked is None:
             assert planning.plugin_context is not None
-            planning.blocked = plugin.judged(planning.chat, planning.plugin_context)
+            planning.blocked = plugin.find_refusal(planning.chat, planning.plugin_context)
     if planning.chat.server_tools:
         planning.chat, planning.loop = equip_request(planning.chat)
     if planning.stages or planning.loop is not None:
@@ -201,7 +201,7 @@ def _reshape(planning: Planning) -> None:
         context = replace(context, refuse=partial(planning.refuse_early, copy(planning)))
     planning.plugin_context = context
     for plugin in planning.plugins:
-        chat = plugin.asked(chat, context)
+        chat = plugin.change_request(chat, context)
     if chat is not planning.chat:
         planning.chat = chat
         planning.asked = resolve(chat, planning.caller, region=planning.region)

@@ -46,7 +46,7 @@ class FileParser(Plugin):
         self._until: float | None = None
         self._annotations: list[JsonObject] = []
 
-    def asked(self, chat: ChatRequest, context: PluginContext) -> ChatRequest:
+    def change_request(self, chat: ChatRequest, context: PluginContext) -> ChatRequest:
         """Raises `GatewayError` for a file that cannot be read."""
         if self._engine not in (None, NATIVE) and self._engine not in _TEXT:
             raise InvalidRequest(f"server tool not available: {ID} ({self._engine})")

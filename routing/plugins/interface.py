@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import Final
 
 from accounts.caller import Caller
 from gateway.http.errors import GatewayError
@@ -11,6 +12,12 @@ from routing.formats.caller import AnswerPieces
 from routing.formats.chat.facts import read_prompt
 from routing.formats.chat.request import ChatRequest
 from routing.formats.server_tools import canonical_tool
+
+_FORMER_NAMES: Final = {
+    "asked": "change_request",
+    "judged": "find_refusal",
+    "answered": "change_answer",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +43,12 @@ class Plugin:
     `facts` what the record's details keep.
     """
 
+    def __init_subclass__(cls) -> None:
+        # Plugins of operators may have the methods under their names of 0.1.0.
+        for former, name in _FORMER_NAMES.items():
+            if former in vars(cls):
+                setattr(cls, name, vars(cls)[former])
+
     def __init__(self, settings: JsonObject) -> None:
         self.settings = settings
         self.stages: list[JsonObject] = []
@@ -46,12 +59,12 @@ class Plugin:
         nothing here runs is not available either. Asked before a model is chosen."""
         return []
 
-    def asked(self, chat: ChatRequest, context: PluginContext) -> ChatRequest:
+    def change_request(self, chat: ChatRequest, context: PluginContext) -> ChatRequest:
         """The request as it goes on, `chat` itself where it stays as it is (`with_messages` makes
         another). Content filters come after it. Raises `GatewayError`."""
         return chat
 
-    def judged(
+    def find_refusal(
         self, chat: ChatRequest, context: PluginContext
     ) -> Callable[[], GatewayError] | None:
         """What makes the refusal of a request that is not to go on; None lets it pass. It comes
@@ -59,10 +72,10 @@ class Plugin:
         return None
 
     def rewrites(self, chat: ChatRequest) -> bool:
-        """Whether `answered` may change the answer to this request."""
+        """Whether `change_answer` may change the answer to this request."""
         return False
 
-    def answered(self, chat: ChatRequest, message: JsonObject) -> JsonObject:
+    def change_answer(self, chat: ChatRequest, message: JsonObject) -> JsonObject:
         """The chat-shaped message of a whole answer; streams are not changed."""
         return message
 
@@ -84,7 +97,7 @@ def rewrite_message(
     """The message of a whole answer after the plugins; what they did is added to the stages."""
     for plugin in plugins:
         before = len(plugin.stages)
-        message = plugin.answered(chat, message)
+        message = plugin.change_answer(chat, message)
         stages += plugin.stages[before:]
     cited = list_citations(plugins)
     if cited:

@@ -39,7 +39,9 @@ class Flagged(PermissionDenied):
 class Moderation(Plugin):
     """Without a hook it does nothing."""
 
-    def judged(self, chat: ChatRequest, context: PluginContext) -> Callable[[], Flagged] | None:
+    def find_refusal(
+        self, chat: ChatRequest, context: PluginContext
+    ) -> Callable[[], Flagged] | None:
         """Raises `Unavailable` where the hook fails: what it was to keep back must not go on
         without it."""
         path = settings.ROUTER_MODERATION_HOOK

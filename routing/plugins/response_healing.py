@@ -33,7 +33,7 @@ class ResponseHealing(Plugin):
     def rewrites(self, chat: ChatRequest) -> bool:
         return not chat.stream and chat.response_format_type in _OF_JSON
 
-    def answered(self, chat: ChatRequest, message: JsonObject) -> JsonObject:
+    def change_answer(self, chat: ChatRequest, message: JsonObject) -> JsonObject:
         text = message.get("content")
         if not self.rewrites(chat) or type(text) is not str or not text.strip():
             return message

@@ -46,8 +46,8 @@ def walk() -> Callable[[], None]:
         disabled(asked.body, plugins=asked.plugins, references=["bench/whole"])
         refuse_what_nothing_runs(asked)
         for plugin in plugins:
-            asked = plugin.asked(asked, context)
-            plugin.judged(asked, context)
+            asked = plugin.change_request(asked, context)
+            plugin.find_refusal(asked, context)
         asked, loop = equip_request(asked)
         assert loop is None
         rewrite_message(plugins, asked, message, stages)

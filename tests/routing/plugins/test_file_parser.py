@@ -47,14 +47,14 @@ def chat(*parts: dict[str, Any]) -> ChatRequest:
 
 def parsed(*parts: dict[str, Any]) -> list[dict[str, Any]]:
     """What the parts have become."""
-    after = FileParser(TEXT_ENGINE).asked(chat(*parts), context())
+    after = FileParser(TEXT_ENGINE).change_request(chat(*parts), context())
     found: list[dict[str, Any]] = after.body["messages"][0]["content"][1:]
     return found
 
 
 def refused(*parts: dict[str, Any], settings: Any = TEXT_ENGINE) -> GatewayError:
     with pytest.raises(GatewayError) as error:
-        FileParser(settings).asked(chat(*parts), context())
+        FileParser(settings).change_request(chat(*parts), context())
     return error.value
 
 
@@ -62,7 +62,7 @@ def test_a_pdf_is_text_and_is_cited_once() -> None:
     plugin = FileParser({"id": "file-parser"})
     file = part(HELLO, 'a "b".pdf', cache_control={"type": "ephemeral"})
     before = chat(file, file)
-    after = plugin.asked(before, context())
+    after = plugin.change_request(before, context())
     text = '<file name="a &quot;b&quot;.pdf">\nHello there\n\nSecond page\n</file>'
     said = {"type": "text", "text": text}
     marked = {**said, "cache_control": {"type": "ephemeral"}}
@@ -77,7 +77,7 @@ def test_a_pdf_is_text_and_is_cited_once() -> None:
     assert stage["type"] == "plugin"
     assert stage["data"].items() >= {"engine": "pdf-text"}.items()
     alone = FileParser({"id": "file-parser"})
-    alone.asked(chat(file), context())
+    alone.change_request(chat(file), context())
     assert alone.stages[0]["data"] == {"engine": "pdf-text", "files": 1, "pages": 2}
 
 
@@ -104,7 +104,7 @@ def test_texts_are_read_too_and_pictures_stay() -> None:
 )
 def test_who_reads_a_file(settings: Any, modalities: tuple[str, ...], is_read: bool) -> None:
     before, plugin = chat(part(HELLO)), FileParser(settings)
-    assert (plugin.asked(before, context(*modalities)) is not before) is is_read
+    assert (plugin.change_request(before, context(*modalities)) is not before) is is_read
     assert bool(plugin.annotations()) is bool(plugin.stages) is is_read
 
 
@@ -195,8 +195,8 @@ def test_nothing_is_read_without_a_file_or_for_whoever_would_be_refused(
 
     broke, without = replace(context(), refuse=refuse), chat()
     with pytest.raises(PaymentRequired):
-        FileParser(TEXT_ENGINE).asked(chat(part(HELLO)), broke)
-    assert FileParser(TEXT_ENGINE).asked(without, broke) is without
+        FileParser(TEXT_ENGINE).change_request(chat(part(HELLO)), broke)
+    assert FileParser(TEXT_ENGINE).change_request(without, broke) is without
 
 
 def test_without_time_nothing_is_fetched() -> None:
@@ -230,11 +230,13 @@ def test_texts_do_not_come_as_json(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_other_formats_have_files_too_and_tools_of_a_provider_would_get_lost() -> None:
     item = {"type": "input_file", "file_data": HELLO, "filename": "a.pdf"}
     asked = responses.accepted(input=[{"role": "user", "content": [item]}])
-    after = FileParser(TEXT_ENGINE).asked(asked, context())
+    after = FileParser(TEXT_ENGINE).change_request(asked, context())
     assert "Hello there" in after.body["messages"][0]["content"][0]["text"]
     assert after.rewritten
     bytes_of = {"media_type": "application/pdf", "data": HELLO.partition(",")[2]}
     said = [messages.said("user", messages.document("base64", **bytes_of))]
     tools = [{"type": "bash_20250124", "name": "bash"}]
     with pytest.raises(GatewayError, match="bash_20250124 beside file-parser"):
-        FileParser(TEXT_ENGINE).asked(messages.accepted(messages=said, tools=tools), context())
+        FileParser(TEXT_ENGINE).change_request(
+            messages.accepted(messages=said, tools=tools), context()
+        )

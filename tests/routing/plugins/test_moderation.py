@@ -25,7 +25,7 @@ def request(*texts: str) -> ChatRequest:
 def judge(chat: ChatRequest) -> tuple[Moderation, Any]:
     plugin = Moderation({"id": "moderation"})
     context: Any = PluginContext(None, (), time.monotonic() + 60)  # type: ignore[arg-type]  # Not asked.
-    return plugin, plugin.judged(chat, context)
+    return plugin, plugin.find_refusal(chat, context)
 
 
 def test_what_may_pass_does_and_so_does_all_without_a_hook(settings) -> None:

@@ -1,12 +1,14 @@
 """Which plugins there are, the tools some of them add, and what a request makes of them."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from gateway.http.errors import PermissionDenied
 from routing.formats.chat.request import ChatInvalid, ChatRequest, parse_chat
 from routing.plugins import registry
-from routing.plugins.interface import Plugin, with_messages, with_more_tools
+from routing.plugins.interface import Plugin, PluginContext, with_messages, with_more_tools
 from routing.plugins.registry import (
     BUILT_IN,
     OF_ROUTERS,
@@ -36,6 +38,17 @@ class Hopeless(Plugin):
 
     def tools(self) -> list[dict[str, Any]]:
         return [{"type": "router:shell", "parameters": {"engine": "native"}}]
+
+
+class OfBefore(Plugin):
+    def asked(self, chat: ChatRequest, context: PluginContext) -> ChatRequest:
+        return replace(chat, stream=True)
+
+    def judged(self, chat: ChatRequest, context: PluginContext) -> Any:
+        return PermissionDenied
+
+    def answered(self, chat: ChatRequest, message: dict[str, Any]) -> dict[str, Any]:
+        return {}
 
 
 def request(**fields: Any) -> ChatRequest:
@@ -203,3 +216,10 @@ def test_other_messages_are_measured_anew() -> None:
     assert made_so.input_modalities == there.input_modalities == {"image"}
     back = with_messages(made_so, request().body["messages"])
     assert (back.text_bytes, back.media_parts) == (request().text_bytes, 0)
+
+
+def test_methods_may_have_the_names_of_before() -> None:
+    plugin, context = OfBefore({}), PluginContext(None, (), deadline=0.0)  # type: ignore[arg-type]
+    assert plugin.change_request(request(), context).stream
+    assert plugin.find_refusal(request(), context) is PermissionDenied
+    assert plugin.change_answer(request(), {"content": "a"}) == {}

@@ -123,7 +123,7 @@ def test_what_is_looked_at_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_it_heals_whole_answers_that_were_to_be_json(fields, is_its_work) -> None:
     chat, plugin = accepted(**fields), ResponseHealing({"id": "response-healing"})
     message = {"role": "assistant", "content": f"```json\n{GOOD}\n```"}
-    made = plugin.answered(chat, message)
+    made = plugin.change_answer(chat, message)
     assert plugin.rewrites(chat) is is_its_work
     assert (made["content"] == GOOD) is is_its_work
     assert (made is message) is not is_its_work
@@ -134,4 +134,4 @@ def test_it_heals_whole_answers_that_were_to_be_json(fields, is_its_work) -> Non
 def test_what_is_no_text_is_left_alone(content: Any) -> None:
     chat = accepted(response_format={"type": "json_object"})
     message = {"role": "assistant", "content": content}
-    assert ResponseHealing({"id": "response-healing"}).answered(chat, message) is message
+    assert ResponseHealing({"id": "response-healing"}).change_answer(chat, message) is message
