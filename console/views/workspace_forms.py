@@ -184,7 +184,7 @@ class TagBudgetForm(forms.Form):
         error_messages={"invalid": "Write a name, = and a value, as team=blue or team=*."},
     )
     interval = forms.ChoiceField(label="Interval", choices=ApiKey.Reset.choices)
-    limit_usd = _build_amount("Limit in USD")
+    limit_usd = _build_amount("Limit of the tag in USD")
 
     def __init__(self, workspace: Workspace, data: Any = None) -> None:
         self._before: list[JsonObject] = workspace.tag_budgets or []

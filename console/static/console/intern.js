@@ -55,11 +55,16 @@
       var response = await call(path, { method: "POST", body: JSON.stringify(body), signal: control.signal });
       if (!response.ok) answer.error = await kit.readError(response);
       else if (response.status === 202) answer.text = "It takes this into the turn that it is at.";
-      else await kit.readEvents(response, function (event) {
-        kit.formats.chat.readEvent(event, answer);
-        turn.querySelector(".play-text").textContent = answer.text;
-        log.scrollTop = log.scrollHeight;
-      });
+      else {
+        var draw = kit.drawSeldom(function () {
+          turn.querySelector(".play-text").textContent = answer.text;
+          log.scrollTop = log.scrollHeight;
+        });
+        await kit.readEvents(response, function (event) {
+          kit.formats.chat.readEvent(event, answer);
+          draw();
+        });
+      }
     } catch (error) {
       answer.error = error.name === "AbortError" ? "Stopped." : error.message;
     }

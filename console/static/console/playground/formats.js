@@ -158,6 +158,14 @@
 
   // --- What comes back ------------------------------------------------------------------------------
 
+  // Laying out a long answer for each of its words would keep the page from hearing a click.
+  function drawSeldom(draw) {
+    var timer = 0;
+    return function () {
+      if (!timer) timer = setTimeout(function () { timer = 0; draw(); }, 80);
+    };
+  }
+
   // Calls `read` with each event of a stream, as an object.
   async function readEvents(response, read) {
     var reader = response.body.getReader(), decoder = new TextDecoder(), rest = "";
@@ -183,6 +191,6 @@
   }
 
   window.playground = {
-    formats: { chat: chat, messages: messages, responses: responses }, readEvents: readEvents, readError: readError,
+    formats: { chat: chat, messages: messages, responses: responses }, readEvents: readEvents, drawSeldom: drawSeldom, readError: readError,
   };
 })();

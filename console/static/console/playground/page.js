@@ -215,11 +215,14 @@
       generation = response.headers.get("X-Generation-Id") || "";
       if (!response.ok) answer.error = await kit.readError(response);
       else if ((response.headers.get("Content-Type") || "").indexOf("text/event-stream") === 0) {
+        var draw = kit.drawSeldom(function () {
+          showAnswer(element, answer);
+          column.log.scrollTop = column.log.scrollHeight;
+        });
         await kit.readEvents(response, function (event) {
           format.readEvent(event, answer);
           if (!times.first && (answer.text || answer.thinking)) times.first = performance.now() - began;
-          showAnswer(element, answer);
-          column.log.scrollTop = column.log.scrollHeight;
+          draw();
         });
       } else if (isDeciding()) kit.decisions.draw((await response.json()).answers.question, element);
       else format.readWhole(await response.json(), answer);
