@@ -156,7 +156,7 @@ class Issuer:
         if not self._lock.acquire(blocking=waits):
             return
         try:
-            if self._was_just_asked(now):
+            if self._waits_to_ask(now):
                 if self._silence:
                     raise IssuerSilent(self._silence)
                 return
@@ -173,7 +173,7 @@ class Issuer:
         finally:
             self._lock.release()
 
-    def _was_just_asked(self, now: float) -> bool:
+    def _waits_to_ask(self, now: float) -> bool:
         if not self._asked_at:
             return False
         if self._answered_at < self._asked_at[-1]:

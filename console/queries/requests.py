@@ -204,7 +204,9 @@ def list_reasons(scope: Scope, start: datetime, wanted: str) -> list[tuple[str, 
 # --- What is asked of each table ------------------------------------------------------------------
 
 
-def _narrow_asked(scope: Scope, wanted: RequestFilter, start: datetime) -> QuerySet[Generation]:
+def _narrow_generations(
+    scope: Scope, wanted: RequestFilter, start: datetime
+) -> QuerySet[Generation]:
     rows = scope.filter(Generation.objects.filter(created_at__gte=start))
     if wanted.text:
         is_id = Q(pk=wanted.text) | Q(session_id=wanted.text) | Q(upstream_id=wanted.text)
@@ -282,7 +284,7 @@ def _is_number(text: str, digits_max: int) -> bool:
     return text.isdecimal() and len(text) <= digits_max
 
 
-_narrow: Final[Mapping[str, Any]] = {_ASKED: _narrow_asked, _REFUSED: _narrow_refused}
+_narrow: Final[Mapping[str, Any]] = {_ASKED: _narrow_generations, _REFUSED: _narrow_refused}
 
 
 def _list_rows(

@@ -36,7 +36,7 @@ COLUMNS: Final = (
     Column("Questions", lambda row: row.questions, "count"),
     Column("Answered", lambda row: row.ways, detail=True),
     Column("Abstained", lambda row: row.abstained_percent, "percent"),
-    Column("Failed", lambda row: row.failed, "count", detail=True),
+    Column("Failed", lambda row: row.failure_count, "count", detail=True),
     Column("Temperature", lambda row: row.temperature and f"{row.temperature:g}", detail=True),
     Column("Cost", lambda row: row.charge_nano, "usd"),
 )
@@ -45,7 +45,7 @@ QUESTION_COLUMNS: Final = (
     Column("Model", lambda row: row.model),
     Column("Asked", lambda row: row.times, "count"),
     Column("On the options", lambda row: row.mean_percent, "percent"),
-    Column("Abstained", lambda row: row.abstained, "count"),
+    Column("Abstained", lambda row: row.abstention_count, "count"),
 )
 _QUESTIONS_SHOWN: Final = 50
 
@@ -81,7 +81,7 @@ class ModelDecisions:
     model: str
     temperature: float | None
     requests: int = 0
-    failed: int = 0
+    failure_count: int = 0
     questions: int = 0
     charge_nano: int = 0
     methods: dict[str, int] = field(default_factory=dict)
@@ -92,16 +92,16 @@ class ModelDecisions:
         return ", ".join(_WAYS.get(name, name) for name in self.methods)
 
     @property
-    def weighed(self) -> int:
+    def mass_count(self) -> int:
         return sum(map(len, self.masses.values()))
 
     @property
-    def abstained(self) -> int:
+    def abstention_count(self) -> int:
         return sum(mass < ABSTAINED_BELOW for own in self.masses.values() for mass in own)
 
     @property
     def abstained_percent(self) -> float | None:
-        return 100 * self.abstained / self.weighed if self.weighed else None
+        return 100 * self.abstention_count / self.mass_count if self.mass_count else None
 
 
 class QuestionMass(NamedTuple):
@@ -112,7 +112,7 @@ class QuestionMass(NamedTuple):
     name: str
     times: int
     mean_percent: float
-    abstained: int
+    abstention_count: int
 
 
 @dataclass(frozen=True)
@@ -131,16 +131,16 @@ class DecisionSums:
         return sum(each.questions for each in self.models)
 
     @property
-    def failed(self) -> int:
-        return sum(each.failed for each in self.models)
+    def failure_count(self) -> int:
+        return sum(each.failure_count for each in self.models)
 
     @property
-    def weighed(self) -> int:
-        return sum(each.weighed for each in self.models)
+    def mass_count(self) -> int:
+        return sum(each.mass_count for each in self.models)
 
     @property
-    def abstained(self) -> int:
-        return sum(each.abstained for each in self.models)
+    def abstention_count(self) -> int:
+        return sum(each.abstention_count for each in self.models)
 
     def list_questions(self) -> list[QuestionMass]:
         """The most often asked first."""
@@ -175,7 +175,7 @@ def sum_decisions(scope: Scope, start: datetime, now: datetime) -> DecisionSums:
         sums = models.setdefault(model, ModelDecisions(model, _find_temperature(model)))
         record = detail.get("decisions") or {}
         sums.requests += 1
-        sums.failed += status != 200
+        sums.failure_count += status != 200
         sums.charge_nano += charge_nano
         sums.questions += record.get("questions", 0)
         for way, count in record.get("methods", {}).items():

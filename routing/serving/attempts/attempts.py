@@ -390,5 +390,5 @@ def record_success(attempt: Attempt) -> None:
         parked_credentials().clear(attempt.house, attempt.endpoint.pk, process.now())
     if attempt.own is None:
         process.health().record_success(attempt.endpoint.pk, process.now())
-    elif own_credentials.rests():
-        own_credentials.rests().well(attempt.own, attempt.endpoint.pk)
+    elif own_credentials.resting_credentials():
+        own_credentials.resting_credentials().remove(attempt.own, attempt.endpoint.pk)

@@ -28,7 +28,7 @@ _VISIBLE: Final = re.compile(r"[ -~]+")
 _Key = tuple[str, str, int]
 
 
-class Rests:
+class RestingCredentials:
     """Until when which credential is tried last at which endpoint; moments are monotonic seconds.
 
     The oldest is forgotten where there are too many: it is tried in its turn again.
@@ -41,17 +41,17 @@ class Rests:
     def __bool__(self) -> bool:
         return bool(self._until)
 
-    def rest(self, entry: ByokEntry, endpoint: int, until: float) -> None:
+    def add(self, entry: ByokEntry, endpoint: int, until: float) -> None:
         key = _key(entry, endpoint)
         self._until.pop(key, None)
         self._until[key] = until
         while len(self._until) > self._size_max:
             del self._until[next(iter(self._until))]
 
-    def well(self, entry: ByokEntry, endpoint: int) -> None:
+    def remove(self, entry: ByokEntry, endpoint: int) -> None:
         self._until.pop(_key(entry, endpoint), None)
 
-    def rests(self, entry: ByokEntry, endpoint: int, now: float) -> bool:
+    def is_resting(self, entry: ByokEntry, endpoint: int, now: float) -> bool:
         key = _key(entry, endpoint)
         until = self._until.get(key)
         if until is not None and now >= until:
@@ -66,9 +66,9 @@ def _key(entry: ByokEntry, endpoint: int) -> _Key:
 
 
 @cache
-def rests() -> Rests:
+def resting_credentials() -> RestingCredentials:
     """This process's own."""
-    return Rests()
+    return RestingCredentials()
 
 
 # --- Which endpoints they are for -----------------------------------------------------------------
@@ -90,7 +90,7 @@ def add_own_credentials(
     unshared: set[int] = set()
     first: dict[int, list[int]] = {}
     last: dict[int, list[int]] = {}
-    now, resting = process.now(), rests()
+    now, resting = process.now(), resting_credentials()
     for endpoint in (each for model in models for each in model.by_price):
         for place, entry in enumerate(entries):
             if entry.is_byok_only and entry.provider == endpoint.provider.slug:
@@ -99,7 +99,7 @@ def add_own_credentials(
                 continue
             if entry.is_required:
                 unshared.add(endpoint.pk)
-            if resting and resting.rests(entry, endpoint.pk, now):
+            if resting and resting.is_resting(entry, endpoint.pk, now):
                 last.setdefault(endpoint.pk, []).append(len(entries) + place)
             else:
                 places = last if entry.is_fallback else first
@@ -190,4 +190,4 @@ def rest_credential(attempt: Attempt, failure: UpstreamFailure, now: float) -> N
         rest_s = settings.ROUTER_OUTAGE_WINDOW_SECONDS
     if failure.credential:
         failure.blame_own_credential()
-    rests().rest(attempt.own, attempt.endpoint.pk, now + rest_s)
+    resting_credentials().add(attempt.own, attempt.endpoint.pk, now + rest_s)

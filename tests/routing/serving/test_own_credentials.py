@@ -16,7 +16,7 @@ from routing.serving.attempts import own_credentials
 from routing.serving.attempts.attempts import Attempts, record_success
 from routing.serving.attempts.holds import NeededHold, hold_for_estimate, missing_hold
 from routing.serving.attempts.own_credentials import (
-    Rests,
+    RestingCredentials,
     add_own_credentials,
     any_matches,
     find_entry,
@@ -37,9 +37,9 @@ SMALL = frozenset({"acme/small"})
 
 
 @pytest.fixture(autouse=True)
-def own_rests(monkeypatch: pytest.MonkeyPatch) -> Rests:
-    mine = Rests()
-    monkeypatch.setattr(own_credentials, "rests", lambda: mine)
+def own_rests(monkeypatch: pytest.MonkeyPatch) -> RestingCredentials:
+    mine = RestingCredentials()
+    monkeypatch.setattr(own_credentials, "resting_credentials", lambda: mine)
     return mine
 
 
@@ -99,13 +99,13 @@ def test_a_credential_may_keep_the_gateway_s_own_one_away(mine, unshared) -> Non
     assert others.pk not in state.unshared
 
 
-# --- Rests ----------------------------------------------------------------------------------------
+# --- Resting credentials --------------------------------------------------------------------------
 
 
 def test_one_that_rests_comes_last_and_only_there(own_rests) -> None:
     other = endpoint("acme/fast", model_id="acme/small", provider=ENDPOINT.provider)
     entries = [own_entry(), own_entry(id="second")]
-    own_rests.rest(entries[0], ENDPOINT.pk, until=float("inf"))
+    own_rests.add(entries[0], ENDPOINT.pk, until=float("inf"))
     state = state_with(entries, model(ENDPOINT, other))
     assert state.byok == {ENDPOINT.pk: (1,), other.pk: (0, 1)}
     assert state.byok_fallback == {ENDPOINT.pk: (2,)}
@@ -113,24 +113,24 @@ def test_one_that_rests_comes_last_and_only_there(own_rests) -> None:
 
 
 def test_a_rest_ends_with_time_success_or_another_key() -> None:
-    rests, mine = Rests(), own_entry()
-    rests.rest(mine, 1, until=10.0)
+    rests, mine = RestingCredentials(), own_entry()
+    rests.add(mine, 1, until=10.0)
 
-    assert rests.rests(mine, 1, now=9.9)
-    assert not rests.rests(mine, 2, now=9.9)
-    assert not rests.rests(replace(mine, sealed="v1:" + "t" * 60), 1, now=9.9)
-    assert not rests.rests(mine, 1, now=10.0)
+    assert rests.is_resting(mine, 1, now=9.9)
+    assert not rests.is_resting(mine, 2, now=9.9)
+    assert not rests.is_resting(replace(mine, sealed="v1:" + "t" * 60), 1, now=9.9)
+    assert not rests.is_resting(mine, 1, now=10.0)
     assert not rests
-    rests.rest(mine, 1, until=10.0)
-    rests.well(mine, 1)
-    assert not rests.rests(mine, 1, now=1.0)
+    rests.add(mine, 1, until=10.0)
+    rests.remove(mine, 1)
+    assert not rests.is_resting(mine, 1, now=1.0)
 
 
 def test_no_more_of_them_are_remembered_than_fit() -> None:
-    rests = Rests(size_max=3)
+    rests = RestingCredentials(size_max=3)
     for number in range(10):
-        rests.rest(own_entry(), number, until=100.0)
-    assert [n for n in range(10) if rests.rests(own_entry(), n, now=0.0)] == [7, 8, 9]
+        rests.add(own_entry(), number, until=100.0)
+    assert [n for n in range(10) if rests.is_resting(own_entry(), n, now=0.0)] == [7, 8, 9]
 
 
 @pytest.mark.parametrize(
@@ -154,8 +154,8 @@ def test_a_refused_credential_is_told_as_the_caller_s_own_and_rests(
 
     assert (failure.told_status, failure.error_type) == told
     assert (failure.outage, failure.elsewhere) == (False, True)
-    assert own_rests.rests(own_entry(), ENDPOINT.pk, 99.9 + rest_s)
-    assert not own_rests.rests(own_entry(), ENDPOINT.pk, 100.0 + rest_s)
+    assert own_rests.is_resting(own_entry(), ENDPOINT.pk, 99.9 + rest_s)
+    assert not own_rests.is_resting(own_entry(), ENDPOINT.pk, 100.0 + rest_s)
 
 
 @pytest.mark.parametrize(
@@ -198,7 +198,7 @@ def test_a_refused_credential_says_nothing_of_the_endpoint(clock, own_rests, sta
     own, no_access = failed(status, own=True), failed(404, own=True)
     assert process.health().snapshot(clock.now) == before
     assert set(observation.observer().recent.totals) == {shared}
-    rest = {pk: own_rests.rests(own_entry(), pk, clock.now) for pk in (shared, own, no_access)}
+    rest = {pk: own_rests.is_resting(own_entry(), pk, clock.now) for pk in (shared, own, no_access)}
     assert rest == {shared: False, own: True, no_access: True}
 
 
@@ -214,7 +214,7 @@ def test_an_answer_to_a_team_does_not_make_good_what_the_shared_credential_met(
 ) -> None:
     pk = failed(401, own=False)
     one, mine = replace(endpoint(), pk=pk), own_entry()
-    own_rests.rest(mine, pk, until=clock.now + 60)
+    own_rests.add(mine, pk, until=clock.now + 60)
     served = attempt_at(one, own=mine, ended=clock.now)
 
     record_success(served)
