@@ -5,15 +5,20 @@ of, as in `(a+)+`, are harmless here and still refused: they are never meant, an
 be read by other tools.
 """
 
-import re
-import unicodedata
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Final
 
 import re2
 from re2 import _re2  # type: ignore[attr-defined]  # Its own module of compiled code, past the cache of the other.
 
+from accounts.pattern_tokens import (
+    Token,
+    read_repetition,
+    skip_class,
+    skip_group_head,
+    split_pattern,
+)
 from gateway.http.jsonio import Raw
 
 PATTERN_CHARS_MAX: Final = 100_000
@@ -157,7 +162,7 @@ def _is_catastrophic(pattern: str) -> bool:
         at += 1
         if char == "(":
             groups.append([_Branch()])
-            at = _skip_group_head(pattern, at)
+            at = skip_group_head(pattern, at)
             continue
         if char == "|":
             groups[-1].append(_Branch())
@@ -168,107 +173,19 @@ def _is_catastrophic(pattern: str) -> bool:
                 continue
             endless = any(branch.is_endless for branch in groups.pop())
         elif char == "[":
-            at = _skip_class(pattern, at)
+            at = skip_class(pattern, at)
         elif char == "\\":
             at += 1
         elif char in "^$":
             continue
-        optional, repeated, at = _read_repetition(pattern, at)
+        optional, repeated, at = read_repetition(pattern, at)
         if endless and repeated:
             return True
         groups[-1][-1].add(optional=optional, endless=endless or repeated)
     return False
 
 
-def _skip_group_head(pattern: str, at: int) -> int:
-    """Past `?:`, `?P<name>` or `?i:` behind an opening bracket; flags alone are an empty group."""
-    if pattern[at : at + 1] != "?":
-        return at
-    while at < len(pattern) and pattern[at] not in ":>)":
-        at += 1
-    return at if pattern[at : at + 1] == ")" else at + 1
-
-
-def _skip_class(pattern: str, at: int) -> int:
-    """Past the bracket that closes a class; one that comes first stands for itself."""
-    if pattern[at : at + 1] == "^":
-        at += 1
-    start = at
-    while at < len(pattern):
-        char = pattern[at]
-        if char == "]" and at > start:
-            return at + 1
-        if char == "[" and pattern[at + 1 : at + 2] == ":":
-            end = pattern.find(":]", at + 2)
-            at = end + 2 if end >= 0 else at + 1
-            continue
-        at += 2 if char == "\\" else 1
-    return at
-
-
-def _read_repetition(pattern: str, at: int) -> tuple[bool, bool, int]:
-    """What follows an item: whether it may be left out, whether it repeats without end, and where
-    the pattern goes on."""
-    char = pattern[at : at + 1]
-    if char and char in "*+?":
-        optional, endless, at = char != "+", char != "?", at + 1
-    elif char == "{" and (bounds := _read_bounds(pattern, at)) is not None:
-        optional, endless, at = bounds
-    else:
-        return False, False, at
-    # A question mark behind makes it lazy.
-    return optional, endless, at + (pattern[at : at + 1] == "?")
-
-
-def _read_bounds(pattern: str, at: int) -> tuple[bool, bool, int] | None:
-    """`{2}`, `{2,}` or `{2,5}`; None where the bracket stands for itself."""
-    end = pattern.find("}", at, at + 12)
-    least, comma, most = pattern[at + 1 : max(end, at + 1)].partition(",")
-    if end < 0 or not least.isdecimal() or (most and not most.isdecimal()):
-        return None
-    return int(least) == 0, bool(comma) and not most, end + 1
-
-
 # --- Borders of words ---------------------------------------------------------------------------
-
-# What is written without spaces between words: Chinese, Japanese, and from Thai to Tibetan.
-_SCRIPT: Final = r"\\p\{(?:Bopomofo|Han|Hiragana|Katakana|Khmer|Lao|Myanmar|Thai|Tibetan)\}"
-_SPANS: Final = (
-    *("\u0e00-\u109f", "\u1780-\u17ff", "\ua9e0-\ua9ff", "\uaa60-\uaa7f"),
-    *("\u3005-\u3007", "\u3041-\u312f", "\u31a0-\u31ff", "\u3400-\u9fff", "\uf900-\ufaff"),
-    *("\uff66-\uff9f", "\U0001b000-\U0001b16f", "\U00020000-\U0003ffff"),
-)
-_RANGES: Final = "|".join(f"[{span}](?:-[{span}])?" for span in _SPANS)
-# A script, a letter or a class of nothing else, with its repetition.
-_UNSPACED: Final = re.compile(
-    rf"(?:{_SCRIPT}|[{''.join(_SPANS)}]|\[(?:{_SCRIPT}|{_RANGES})+\])(?:[*+?{{].*)?"
-)
-_CODE_POINT: Final = re.compile(r"\\x\{([0-9A-Fa-f]{4,6})\}")
-_Kind = Literal["border", "open", "close", "bar", "atom", "other"]
-
-
-class _Token(NamedTuple):
-    """A part of a pattern with its repetition: a border of words, an opening or closing bracket, a
-    bar, something that matches characters (`atom`), or anything else."""
-
-    kind: _Kind
-    text: str
-    is_repeated: bool = False
-    is_optional: bool = False
-
-    @property
-    def is_unspaced(self) -> bool:
-        """Whether it matches letters, digits or marks of scripts without spaces alone."""
-        if self.kind != "atom":
-            return False
-        text = _CODE_POINT.sub(lambda code: chr(int(code[1], 16)), self.text)
-        is_letter = text[0] in "[\\" or unicodedata.category(text[0])[0] in "LMN"
-        return is_letter and _UNSPACED.fullmatch(text) is not None
-
-    @property
-    def is_unspaced_word(self) -> bool:
-        """The same, where it never matches nothing."""
-        return self.is_unspaced and not self.is_optional
 
 
 def _drop_unspaced_borders(pattern: str) -> str:
@@ -277,7 +194,7 @@ def _drop_unspaced_borders(pattern: str) -> str:
     may_be_unspaced = not pattern.isascii() or "\\p" in pattern or "\\x" in pattern
     if not may_be_unspaced or "\\b" not in pattern or "\\Q" in pattern:
         return pattern
-    tokens = _split_pattern(pattern)
+    tokens = split_pattern(pattern)
     branches = _find_branches(tokens)
     before, after, dropped = Counter[int](), Counter[int](), set[int]()
     for at, token in enumerate(tokens):
@@ -294,40 +211,7 @@ def _drop_unspaced_borders(pattern: str) -> str:
     )
 
 
-def _split_pattern(pattern: str) -> list[_Token]:
-    """The tokens of a pattern that RE2 takes, between two bars."""
-    tokens, at = [_Token("bar", "")], 0
-    while at < len(pattern):
-        start, char = at, pattern[at]
-        kind: _Kind = "atom"
-        at += 1
-        if char == "(":
-            at = _skip_group_head(pattern, at)
-            # Flags alone are an empty group.
-            are_flags = pattern[start + 1] == "?" and pattern[at - 1] not in ":>"
-            kind = "other" if are_flags else "open"
-            at += are_flags
-        elif char in "|)":
-            kind = "bar" if char == "|" else "close"
-        elif char in "^$":
-            kind = "other"
-        elif char == "[":
-            at = _skip_class(pattern, at)
-        elif char == "\\":
-            name = pattern[at]
-            kind = "border" if name == "b" else "other" if name in "ABz" else "atom"
-            at += 1
-            if name in "pPx" and pattern[at : at + 1] == "{":
-                at = pattern.index("}", at) + 1
-        is_optional, end = False, at
-        if kind not in ("open", "bar"):
-            is_optional, _, end = _read_repetition(pattern, at)
-        tokens.append(_Token(kind, pattern[start:end], end > at, is_optional))
-        at = end
-    return [*tokens, _Token("bar", "")]
-
-
-def _find_branches(tokens: Sequence[_Token]) -> dict[int, list[int]]:
+def _find_branches(tokens: Sequence[Token]) -> dict[int, list[int]]:
     """By the place of each bracket, the places of its group's two brackets and of the bars between
     them."""
     found: dict[int, list[int]] = {}
@@ -343,7 +227,7 @@ def _find_branches(tokens: Sequence[_Token]) -> dict[int, list[int]]:
     return found
 
 
-def _ends_word(tokens: Sequence[_Token], at: int) -> bool:
+def _ends_word(tokens: Sequence[Token], at: int) -> bool:
     """Whether the border stands behind a word, and not before one."""
     before, after = tokens[at - 1], tokens[at + 1]
     if before.kind not in ("atom", "close"):
@@ -353,7 +237,7 @@ def _ends_word(tokens: Sequence[_Token], at: int) -> bool:
 
 
 def _find_beside(
-    tokens: Sequence[_Token], branches: dict[int, list[int]], first: int, is_end: bool
+    tokens: Sequence[Token], branches: dict[int, list[int]], first: int, is_end: bool
 ) -> Iterator[int]:
     """The places that may stand beside a border: of a group those in each of its branches."""
     waiting = [first]
@@ -361,7 +245,7 @@ def _find_beside(
         at = waiting.pop()
         marks = branches.get(at, [])
         is_group = tokens[at].kind == ("close" if is_end else "open")
-        if not is_group or not marks or tokens[marks[-1]].is_repeated:
+        if not is_group or not marks or tokens[marks[-1]].repetition:
             # Of what may be left out the next one stands there as well.
             end = at
             while tokens[end].is_unspaced and tokens[end].is_optional:

@@ -13,6 +13,8 @@ from routing.upstreams.responses.input_items import CONTINUES, is_of_this_wire
 
 # Of what has left, as much stays as borders of words and checks of matches look back.
 _CONTEXT_BYTES: Final = 64
+# A longer text that is held is looked at again only once it has grown by an eighth.
+_LOOKED_AT_CHARS_MAX: Final = 512
 # What each piece of a thought says of the thought.
 _THOUGHT_FIELDS: Final = ("type", "format", "index", "id")
 
@@ -24,32 +26,39 @@ class HeldText:
         self._guard = guard
         self._context = b""
         self._held = ""
+        self._next_look_chars = 0
         # Whether what has left is not what came.
         self.is_changed = False
 
     def push(self, text: str) -> str:
         """What may leave once this has come."""
         self._held += text
-        cut = self._guard.lookahead.find_cut(self._held)
-        return self._release(cut) if cut else ""
+        is_known = self._guard.lookahead.beginnings is not None
+        if not is_known or len(self._held) < self._next_look_chars:
+            return ""
+        data = self._context + bytes(encode(self._held))
+        cut = self._guard.find_cut(data, len(self._context))
+        text = self._release(data, cut) if cut > len(self._context) else ""
+        held_chars = len(self._held)
+        is_long = held_chars > _LOOKED_AT_CHARS_MAX
+        self._next_look_chars = held_chars + held_chars // 8 if is_long else 0
+        return text
 
     def flush(self) -> str:
         """All that is left, at the end of the text."""
-        held, self._held = self._held, ""
-        if not held:
+        if not self._held:
             return ""
-        if self._guard.lookahead.everything:
+        if self._guard.lookahead.beginnings is None:
+            held, self._held = self._held, ""
             found = self._guard.guard_held([held])
             self.is_changed |= found != [held]
             return "" if found is None else found[0]
-        self._held = held
-        return self._release(len(held))
-
-    def _release(self, cut: int) -> str:
         data = self._context + bytes(encode(self._held))
+        return self._release(data, len(data))
+
+    def _release(self, data: bytes, cut: int) -> str:
         start = len(self._context)
-        end = start + len(encode(self._held[:cut]))
-        text, reached = self._guard.release(data, start, end)
+        text, reached = self._guard.release(data, start, cut)
         self.is_changed |= text != decode(data[start:reached])
         self._held = decode(data[reached:])
         before = data[:reached][-_CONTEXT_BYTES:]

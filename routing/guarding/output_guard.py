@@ -4,15 +4,15 @@ Money is charged as without them: what the model said was made, whether or not a
 """
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from heapq import merge
 from operator import itemgetter
-from typing import Final
+from typing import Final, TypeVar
 from uuid import UUID
 
 from accounts.guard_rules import GuardrailFilter
+from gateway.eventloop import run_in_thread
 from gateway.http.errors import GatewayError
 from gateway.http.jsonio import JsonObject
 from routing.entities.identity_cache import IdentityCache
@@ -33,12 +33,12 @@ from routing.guarding.rules import Rule, rules_of
 from routing.guarding.scanning import Deadline, Span, find_within
 
 log = logging.getLogger("routing.guarding")
+T = TypeVar("T")
 
-# The finish reason of an answer that was kept back, in words of chat.
-WITHHELD: Final = "content_filter"
 # Searches of more steps would hold up other requests.
 _STEPS_AT_ONCE: Final = 1_000_000
-_PIECE_BYTES: Final = 8_192
+# The finish reason of an answer that was kept back, in words of chat.
+WITHHELD: Final = "content_filter"
 
 
 _list_acting: IdentityCache[tuple[GuardrailFilter, ...], tuple[GuardrailFilter, ...]] = (
@@ -62,9 +62,8 @@ class OutputGuard:
         self.acts = bool(self._acting)
         self.watches = bool(self._watching)
         self.withheld = False
-        self.lookahead = find_lookahead(self._acting)
-        if rules.weight * _PIECE_BYTES > _STEPS_AT_ONCE:
-            self.lookahead = self.lookahead._replace(everything=True)
+        self.lookahead = find_lookahead(_list_acting(filters))
+        self._steps_per_byte = max(1, rules.weight)
 
     def take_stages(self) -> list[JsonObject]:
         """What `router_metadata.pipeline` and the trace tell of what was found since last time."""
@@ -135,17 +134,7 @@ class OutputGuard:
         goes, which is less where a match reaches over the end, or what only looks like one: the
         next is searched behind it, as in a whole text. What stands before is its context.
         Where a match keeps the answer back, `withheld` is set and nothing may be read."""
-        deadline = Deadline()
-        spans = sorted(
-            (
-                (span, rule)
-                for rule in self._acting
-                for span in merge(
-                    *[find_within(each, data, start, len(data), deadline) for each in rule.patterns]
-                )
-            ),
-            key=itemgetter(0),
-        )
+        spans = self._search(data, partial(self._find_spans, data, start))
         moved = True
         while moved:
             moved = False
@@ -165,6 +154,25 @@ class OutputGuard:
         marked = [(Span(*span), rule.redaction.encode()) for span, rule in leaving]
         redacted = redact_spans(data, join_spans(marked), start, end)
         return decode(data[start:end]) if redacted is None else redacted, end
+
+    def find_cut(self, data: bytes, start: int) -> int:
+        """Up to which byte `data[start:]`, of a text that is still coming, may be released."""
+        return self._search(data, partial(self.lookahead.find_cut, data, start))
+
+    def _search(self, data: bytes, search: Callable[[], T]) -> T:
+        if len(data) * self._steps_per_byte > _STEPS_AT_ONCE:
+            return run_in_thread(search)
+        return search()
+
+    def _find_spans(self, data: bytes, start: int) -> list[tuple[Span, Rule]]:
+        deadline = Deadline()
+        found = [
+            (span, rule)
+            for rule in self._acting
+            for each in rule.patterns
+            for span in find_within(each, data, start, len(data), deadline)
+        ]
+        return sorted(found, key=itemgetter(0))
 
     def _count(self, rule: Rule, number: int) -> None:
         if number:

@@ -136,9 +136,7 @@ def _build_rules(placed: tuple[GuardrailFilter, ...]) -> Rules:
     """The rules of all filters together: of the same one in several guardrails the strongest action
     counts. Detectors that nobody installed are left out."""
     others = [each for each in placed if not each.filter.user_only]
-    compiled = _compile_patterns(
-        [each.filter.pattern for each in placed if not each.filter.builtin]
-    )
+    compiled = compile_patterns([each.filter.pattern for each in placed if not each.filter.builtin])
     of_users = tuple(
         _build_rule(each, compiled) for each in _find_strongest(placed) if _runs(each.filter)
     )
@@ -173,7 +171,7 @@ def _unite_patterns(looks: tuple[CompiledPattern, ...]) -> tuple[CompiledPattern
     if union is None:
         return ()
     try:
-        return (_compile_patterns([union])[union],)
+        return (compile_patterns([union])[union],)
     except InvalidPattern:  # Each of them was small enough, and all together are not.
         return ()
 
@@ -209,7 +207,7 @@ def _find_detector(slug: str) -> Any:
     return import_string(path) if path else None
 
 
-def _compile_patterns(wanted: list[str]) -> dict[str, CompiledPattern]:
+def compile_patterns(wanted: list[str]) -> dict[str, CompiledPattern]:
     known = {pattern: found for pattern in wanted if (found := patterns.get(pattern))}
     missing = [pattern for pattern in dict.fromkeys(wanted) if pattern not in known]
     if is_quick_to_compile(missing):

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from accounts.guard_rules import GuardrailFilter
 from routing.entities.exchange import ProviderExtras
 from routing.formats.caller import Ending, ToolActivity
-from routing.guarding.lookahead import Lookahead, measure_pattern
 from routing.guarding.output_guard import OutputGuard
 from routing.guarding.stream_guard import GuardedWriter
 from tests.routing.guarding.filtering import MAIL, chat_of, placed, user
@@ -96,31 +95,55 @@ def test_a_stream_says_what_the_whole_answer_says(words: list[str], sizes: list[
     assert reader.text() == whole
 
 
-def test_everyday_text_leaves_a_word_behind() -> None:
-    reader = Reader()
-    writer = GuardedWriter(reader, guard_of(placed("redact", "email")), None)  # type: ignore[arg-type]  # As above.
-    writer.delta({"content": "Nothing is kept of this but the last wo"})
-    assert reader.text() == "Nothing is kept of this but the last "
-
-
 @pytest.mark.parametrize(
-    ("pattern", "expected"),
+    ("filter", "said", "held"),
     [
-        (r"key-[0-9]+", Lookahead(last_word=True)),
-        (r"\bsecret\b", Lookahead(last_word=True)),
-        (r"(?i)acme-\w{3,}", Lookahead(last_word=True)),
-        ("Project Phoenix", Lookahead(chars=15)),
-        (r"Project\s?X", Lookahead(chars=11)),
-        (r"Project\s+X", Lookahead(everything=True)),
-        (r"BEGIN.*END", Lookahead(everything=True)),
-        (r"[^a]x", Lookahead(everything=True)),
-        (r"secret$", Lookahead(everything=True)),
-        (r"[[:space:]]x", Lookahead(everything=True)),
-        (r"a b{900}", Lookahead(everything=True)),
+        (placed("redact", "email"), "All but the last wo", "wo"),
+        (placed("redact", "email"), "请联系我们的客服部门,邮箱是ada@exam", "ada@exam"),
+        (placed("redact", "ip-address"), "服务器地址是192.0.", "192.0."),
+        (
+            placed("redact", "regex-prompt-injection"),
+            "Please do ignore all  the",
+            "ignore all  the",
+        ),
+        (placed("block", pattern="秘密计划"), "这是一个没有空格的句子,其中有秘密", "秘密"),
+        (placed("block", pattern=r"密码[::]\S+"), "没有空格的句子没有关系密码", "密码"),
+        (placed("block", pattern=r"密码[::]\S+"), "没有空格的密码:很长很长", "密码:很长很长"),
+        (placed("block", pattern=r"\bsecret\b"), "no secrets and no secret", "secret"),
+        (placed("block", pattern=r"(?i)Project\s+X"), "of the PROJECT  ", "PROJECT  "),
+        (placed("block", pattern=r"BEGIN.*END"), "on a line BEGIN x\nof its own", ""),
+        (placed("block", pattern=r"a(?:b|(?i:c)d){2,3}e$"), "x abab aCdabcd", "abcd"),
+        (placed("block", pattern=r"\x41\101[^\]a][[:digit:]]"), "BAA", "AA"),
+        # What nobody knows the beginnings of, in flags and quotations.
+        (placed("block", pattern=r"a(?i)b"), "zzz", "zzz"),
+        (placed("block", pattern=r"\Qa.b"), "zzz", "zzz"),
     ],
 )
-def test_what_a_pattern_holds_back(pattern: str, expected: Lookahead) -> None:
-    assert measure_pattern(pattern) == expected
+def test_only_what_may_become_a_match_is_held_back(
+    filter: GuardrailFilter, said: str, held: str
+) -> None:
+    reader = Reader()
+    writer = GuardedWriter(reader, guard_of(filter), None)  # type: ignore[arg-type]  # As above.
+    writer.delta({"content": said})
+    assert reader.text() + held == said
+
+
+PATTERNS = [
+    r"a(?:b|ca)*c",
+    r"\bab+\b",
+    r"(?:ab|b[ac]){2,3}",
+    r"c{2,}a?$",
+    r"密.?码|a密",
+    r"^b|[^b]c\B",
+]
+
+
+@given(st.sampled_from(PATTERNS), st.text("abc 密码", max_size=40), st.integers(1, 5))
+def test_no_match_of_any_pattern_leaves_in_parts(pattern: str, text: str, size: int) -> None:
+    filter = placed("redact", pattern=pattern)
+    pieces = [text[at : at + size] for at in range(0, len(text), size)]
+    whole = guard_of(filter).guard_message({"content": text})["content"]
+    assert stream(guard_of(filter), pieces).text() == whole
 
 
 def test_a_blocked_stream_ends_as_filtered_and_says_nothing_of_it() -> None:
@@ -210,7 +233,7 @@ def test_numbers_without_end_are_not_held_for_ever() -> None:
     writer = GuardedWriter(reader, guard_of(placed("redact", "credit-card")), None)  # type: ignore[arg-type]  # As above.
     for _ in range(200):
         writer.delta({"content": "0 1 "})
-    assert len(reader.text()) >= 200 * 4 - 64 - 37
+    assert len(reader.text()) >= 200 * 4 - 40
     writer.delta({"content": f"0 {CARD}"})
     end(writer)
     assert reader.text() == "0 1 " * 200 + "0 [CREDIT_CARD]"
