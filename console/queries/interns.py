@@ -31,7 +31,7 @@ from interns.models import (
     WorkspaceArchive,
 )
 from interns.runtime.disk import DiskUse, measure_disk
-from interns.runtime.driver import current_driver
+from interns.runtime.driver import SessionTurn, current_driver
 from interns.vault.effective_secrets import (
     AttachedVaultGone,
     EffectiveSecret,
@@ -217,6 +217,27 @@ class InternDetail:
     def runs(self) -> list[ChatRun]:
         rows = ChatRun.objects.filter(intern=self.intern.pk).select_related("session", "by")
         return list(rows.order_by("-started_at")[:_RUNS_SHOWN])
+
+    def find_session(self, named: str | None) -> str | None:
+        """The id of the conversation that the page shows: that of the open question, else the named
+        one, else the person's last one. None shows none, as an empty name does. People read those
+        in which they had a turn; for another name it raises `Http404`."""
+        if named == "" and self.question is None:
+            return None
+        own = ChatRun.objects.filter(intern=self.intern.pk, by=self.scope.user.pk)
+        ids = own.order_by("-started_at").values_list("session__session_id", flat=True)
+        if self.question is not None:
+            return ids.filter(session=self.question.run.session_id).first()
+        found = (ids.filter(session__session_id=named) if named else ids).first()
+        if named and found is None:
+            raise Http404
+        return found
+
+    def read_turns(self, session_id: str) -> list[SessionTurn] | None:
+        """What was said in it, as the intern remembers it; None where it does not say."""
+        # The intern is asked, who may be slow.
+        release_connection()
+        return current_driver().read_conversation(self.intern.pk, session_id)
 
     @cached_property
     def moves(self) -> list[InternMove]:

@@ -102,7 +102,12 @@ def make_intern(request: HttpRequest, page: PageContext) -> HttpResponse:
 @page
 def show_intern(request: HttpRequest, page: PageContext, intern_id: UUID) -> HttpResponse:
     detail = find_intern(page.scope, intern_id, page.now)
+    is_part = request.GET.get("part") == "now"
     question = detail.question
+    session_id, turns = None, None
+    if detail.may_talk and not is_part:
+        session_id = detail.find_session(request.GET.get("session"))
+        turns = detail.read_turns(session_id) if session_id else []
     context = {
         "title": detail.intern.name,
         "nav": "Interns",
@@ -110,7 +115,9 @@ def show_intern(request: HttpRequest, page: PageContext, intern_id: UUID) -> Htt
         "intern": detail.intern,
         "card": detail.card,
         "may_write": _may_write(detail.scope.account) and detail.may_edit,
+        "turns": turns,
         "talk": {
+            "session": session_id,
             "intern": str(detail.intern.pk),
             "workspace": str(detail.intern.workspace_id),
             "question": question
@@ -121,7 +128,6 @@ def show_intern(request: HttpRequest, page: PageContext, intern_id: UUID) -> Htt
             },
         },
     }
-    is_part = request.GET.get("part") == "now"
     template = "console/parts/intern_now.html" if is_part else "console/intern.html"
     return render_page(request, page, template, context)
 

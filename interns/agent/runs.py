@@ -23,7 +23,7 @@ from interns.agent.questions import (
     FormField,
     GivenAnswer,
 )
-from interns.agent.sessions import AgentSession, AgentSessions, drop_unanswered
+from interns.agent.sessions import AgentSession, AgentSessions, drop_unanswered, list_turns
 from interns.agent.tools import RunTools
 from interns.agent.workspace import AgentDisk, AgentWorkspace
 
@@ -112,6 +112,16 @@ class RunDesk:
     def run(self) -> InternRun | None:
         """The run that is open, if there is one."""
         return self._run
+
+    def list_turns(self, session_id: str) -> list[JsonObject]:
+        """What was said in a session, with the run that is open."""
+        run = self._run
+        if run is None or run.prompt.session_id != session_id:
+            return list_turns(self._sessions.load(session_id).messages)
+        turns = list_turns(run.leg.messages)
+        if run.task is not None and run.leg.prompt:
+            turns.append({"role": "user", "text": run.leg.prompt, "tools": []})
+        return turns
 
     def begin(self, prompt: RunPrompt) -> InternRun | None:
         """Begin a run; None when the text went into the open run of the same session. Raises

@@ -47,6 +47,12 @@ class SteerBody(BaseModel):
     text: str = Field(min_length=1, max_length=32_000)
 
 
+class ConversationBody(BaseModel):
+    """`POST /conversation`."""
+
+    session_id: str = Field(min_length=1, max_length=256)
+
+
 class CancelBody(BaseModel):
     """`POST /turns/{run_id}/cancel`; the body may be left out."""
 
@@ -68,6 +74,7 @@ class AgentServer:
         routes = [
             Route("/", self.page, methods=["GET"]),
             self._route("/health", self.health, "GET"),
+            self._route("/conversation", self.conversation, "POST"),
             self._route("/turns", self.turn, "POST"),
             self._route("/turns/{run_id}/answer", self.answer, "POST"),
             self._route("/turns/{run_id}/steer", self.steer, "POST"),
@@ -120,6 +127,11 @@ class AgentServer:
                 "budget_ended": self._desk.budget_ended,
             }
         )
+
+    async def conversation(self, request: Request) -> Response:
+        """What was said in a session."""
+        body = ConversationBody.model_validate(await _read_json(request))
+        return JSONResponse({"turns": self._desk.list_turns(body.session_id)})
 
     async def turn(self, request: Request) -> Response:
         body = TurnBody.model_validate(await _read_json(request))

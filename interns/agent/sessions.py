@@ -4,9 +4,10 @@ import hashlib
 import json
 import os
 import secrets
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from pydantic_ai.messages import (
     BaseToolReturnPart,
@@ -14,8 +15,17 @@ from pydantic_ai.messages import (
     ModelMessagesTypeAdapter,
     ModelRequest,
     ModelResponse,
+    TextPart,
     ToolCallPart,
+    ToolReturnPart,
+    UserPromptPart,
 )
+
+# A person is asked with it: its arguments and its result are part of the conversation.
+ASKING_TOOL = "ask_person"
+# The newest turns are given out, each cut at so many characters.
+TURNS_MAX = 100
+TURN_CHARS_MAX = 8_000
 
 
 @dataclass
@@ -76,3 +86,31 @@ def drop_unanswered(messages: Sequence[ModelMessage]) -> list[ModelMessage]:
         if calls:
             return list(messages[:n])
     return list(messages)
+
+
+def list_turns(messages: Sequence[ModelMessage]) -> list[dict[str, Any]]:
+    """What the two said to each other, the oldest first: `role` (`user`, `assistant`), `text`, and
+    `tools`, the names of those that the agent called with it."""
+    turns = list(_iterate_turns(messages))[-TURNS_MAX:]
+    return [{**turn, "text": turn["text"][:TURN_CHARS_MAX]} for turn in turns]
+
+
+def _iterate_turns(messages: Sequence[ModelMessage]) -> Iterator[dict[str, Any]]:
+    for message in messages:
+        if isinstance(message, ModelRequest):
+            for part in message.parts:
+                if isinstance(part, UserPromptPart) and isinstance(part.content, str):
+                    yield {"role": "user", "text": part.content, "tools": []}
+                elif isinstance(part, ToolReturnPart) and part.tool_name == ASKING_TOOL:
+                    given = part.content if isinstance(part.content, dict) else {}
+                    text = ", ".join(map(str, given.values())) or "I do not say."
+                    yield {"role": "user", "text": text, "tools": []}
+            continue
+        calls = [part for part in message.parts if isinstance(part, ToolCallPart)]
+        texts = [part.content for part in message.parts if isinstance(part, TextPart)]
+        asked = [call.args_as_dict() for call in calls if call.tool_name == ASKING_TOOL]
+        texts += [str(each.get("message", "")) for each in asked]
+        tools = [call.tool_name for call in calls if call.tool_name != ASKING_TOOL]
+        if any(texts) or tools:
+            text = "\n\n".join(filter(None, texts))
+            yield {"role": "assistant", "text": text, "tools": tools}

@@ -9,6 +9,8 @@ from functools import cache
 from typing import Final, TypeVar
 from uuid import UUID
 
+from pydantic import TypeAdapter
+
 from gateway.http.errors import MalformedJson
 from gateway.http.jsonio import dumps, loads
 from gateway.outbound.errors import (
@@ -29,6 +31,7 @@ from interns.runtime.driver import (
     QuestionAnswer,
     RunEvent,
     RuntimeHealth,
+    SessionTurn,
     TurnOrder,
 )
 from interns.runtime.events import BadEvent, is_last, read_event
@@ -36,6 +39,7 @@ from routing.serving.request.context import forget_origin
 from routing.upstreams.sse import EventTooLarge, SseParser
 
 T = TypeVar("T")
+_TURNS: Final = TypeAdapter(list[SessionTurn])
 _CONNECT_S: Final = 5.0
 # A runtime sends the head of a stream before it asks its model.
 _HEAD_S: Final = 30.0
@@ -44,6 +48,8 @@ _EVENT_BYTES_MAX: Final = 1_048_576
 _STREAM_BYTES_MAX: Final = 64 * 1_048_576
 _REFUSAL_BYTES_MAX: Final = 65_536
 _MESSAGE_CHARS_MAX: Final = 500
+# A hundred turns, each character of them escaped.
+_CONVERSATION_BYTES_MAX: Final = 8 * 1_048_576
 _NOT_REACHED: Final = (ConnectFailed, ConnectTimeout, DnsFailed)
 _TOO_LATE: Final = (DeadlineExceeded, FirstByteTimeout)
 # What a runtime may say of a turn; everything else that it refuses is `intern_rejected`.
@@ -96,6 +102,21 @@ class AgentClient(ABC):
         body = {"id": reply.tool_call_id, "answer": reply.content}
         path = f"/turns/{reply.run_id}/answer"
         return self._stream(intern_id, path, body, deadline=deadline, abort=abort)
+
+    def read_conversation(
+        self, intern_id: UUID, session_id: str, *, wait_s: float = 2.0
+    ) -> list[SessionTurn] | None:
+        deadline = time.monotonic() + wait_s
+        content = b""
+        try:
+            body = {"session_id": session_id}
+            reply = self._send(intern_id, "/conversation", body, deadline=deadline)
+            with reply:
+                while len(content) < _CONVERSATION_BYTES_MAX and (piece := reply.read_some()):
+                    content += piece
+            return _TURNS.validate_python(loads(content)["turns"])
+        except (ChatRefused, OutboundError, MalformedJson, LookupError, TypeError, ValueError):
+            return None
 
     def steer(self, intern_id: UUID, run_id: UUID, text: str, *, wait_s: float = 10.0) -> None:
         deadline = time.monotonic() + wait_s

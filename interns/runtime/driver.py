@@ -160,6 +160,14 @@ class QuestionAnswer:
     content: str
 
 
+class SessionTurn(TypedDict):
+    """What one of both said in a session; `tools` are those that the intern called with it."""
+
+    role: Literal["user", "assistant"]
+    text: str
+    tools: list[str]
+
+
 @dataclass(frozen=True, slots=True)
 class ModelNameEvent:
     """The runtime's own name for its model; before the first piece, where it is known."""
@@ -277,6 +285,12 @@ class Driver(Protocol):
         self, intern_id: UUID, reply: QuestionAnswer, *, deadline: float, abort: AbortHandle
     ) -> RunStream:
         """Answer a run's question and go on reading it. Raises `ChatRefused`."""
+
+    def read_conversation(
+        self, intern_id: UUID, session_id: str, *, wait_s: float = 2.0
+    ) -> list[SessionTurn] | None:
+        """What was said in a session, the oldest first; None where the runtime does not say. Never
+        raises."""
 
     def steer(self, intern_id: UUID, run_id: UUID, text: str, *, wait_s: float = 10.0) -> None:
         """Say more to the run that is under way. Raises `ChatRefused`: `run_ended`, ..."""

@@ -45,6 +45,10 @@ def test_an_intern_is_provisioned_talked_to_and_suspended(
     question.locator("input").fill("Shopping")
     question.get_by_role("button", name="Answer").click()
     expect(tab.locator("#log .assistant").last).to_contain_text("Shopping", timeout=ANSWERS_MS)
+    expect(tab.locator("#send")).to_be_enabled(timeout=ANSWERS_MS)
+    tab.reload()
+    expect(tab.locator("#log .user").first).to_contain_text("Take a note: buy milk")
+    expect(tab.locator("#log .assistant").last).to_contain_text("Shopping")
 
     tab.get_by_role("button", name="Suspend").click()
     expect(now).to_contain_text("stopped", timeout=BOOTS_MS)

@@ -7,6 +7,7 @@ from django.urls import reverse
 
 from accounts.models import User, Workspace
 from interns.models import ChatInteraction, ChatRun, ChatSession, Intern, InternTransition, Status
+from interns.runtime.process import ProcessDriver
 from interns.vault.service import create_intern_vault, put_managed
 from tests.console.people import ROLES, Team, make_team
 
@@ -116,6 +117,36 @@ def test_a_pending_question_is_shown_and_secrets_by_name_alone(
     assert "canary-of-a-secret" not in page
     live = team.client("lead").get(reverse("console:intern", args=[intern.pk]), {"part": "now"})
     assert ("its question waits" in live.text, "<nav" in live.text) == (True, False)
+
+
+def test_a_conversation_is_shown_to_who_had_a_turn_in_it(
+    team: Team, interns: dict[str, Intern], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now, intern = datetime.now(UTC), interns["own"]
+    Intern.objects.filter(pk=intern.pk).update(status=Status.RUNNING)
+    for name, role in (("first", "member"), ("hers", "lead"), ("last", "member")):
+        session = ChatSession.objects.create(intern=intern, session_id=name, created_at=now)
+        intern.runs.create(
+            session=session,
+            by=team.people[role],
+            state=ChatRun.State.COMPLETED,
+            started_at=now,
+            ended_at=now,
+        )
+        now += timedelta(seconds=1)
+
+    def tell(driver: object, intern_id: object, session_id: str) -> list[dict[str, object]]:
+        return [{"role": "user", "text": f"said in {session_id}", "tools": ["run_shell"]}]
+
+    monkeypatch.setattr(ProcessDriver, "read_conversation", tell)
+    client, path = team.client("member"), reverse("console:intern", args=[intern.pk])
+
+    found = client.get(path).text
+    assert ("said in last" in found, "used run_shell" in found) == (True, True)
+    assert "said in first" in client.get(path, {"session": "first"}).text
+    assert "said in" not in client.get(path, {"session": ""}).text
+    for name in ("hers", "nobody's"):
+        assert client.get(path, {"session": name}).status_code == 404
 
 
 def test_an_account_without_interns_makes_none(team: Team, interns: dict[str, Intern]) -> None:

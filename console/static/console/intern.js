@@ -15,7 +15,7 @@
   var kit = window.playground, data = JSON.parse(document.getElementById("talk-data").textContent);
   var call = kit.openKey(place, function () { return data.workspace; });
   var path = "/api/v1/interns/" + data.intern + "/chat/completions";
-  var session = data.question ? data.question.session : null;
+  var session = data.question ? data.question.session : data.session;
   var LABELS = {
     allow_once: "Allow this once", allow_always: "Always allow it", reject_once: "Refuse this once", reject_always: "Always refuse it",
   };
@@ -165,5 +165,6 @@
     if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) find("say").requestSubmit();
   });
   find("stop").addEventListener("click", function () { if (control) control.abort(); });
+  log.scrollTop = log.scrollHeight;
   if (data.question) showQuestion(data.question.id, data.question.asked);
 })();

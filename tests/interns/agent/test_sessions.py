@@ -12,7 +12,7 @@ from pydantic_ai.messages import (
     UserPromptPart,
 )
 
-from interns.agent.sessions import AgentSession, AgentSessions, drop_unanswered
+from interns.agent.sessions import AgentSession, AgentSessions, drop_unanswered, list_turns
 
 ASKED = ModelRequest(parts=[UserPromptPart("Hello")])
 CALLED = ModelResponse(parts=[ToolCallPart("a", {}, "1"), ToolCallPart("b", {}, "2")])
@@ -50,3 +50,22 @@ def test_what_was_cut_off_is_left_out() -> None:
     assert drop_unanswered([ASKED, CALLED, ONE]) == [ASKED]
     assert drop_unanswered([ASKED]) == [ASKED]
     assert drop_unanswered([]) == []
+
+
+def test_what_was_said_can_be_read(tmp_path: Path) -> None:
+    ask = {"message": "Which list?", "fields": []}
+    asked = ModelResponse(parts=[ToolCallPart("ask_person", ask, "3")])
+    answered = ModelRequest(parts=[ToolReturnPart("ask_person", {"list": "Shopping"}, "3")])
+    declined = ModelRequest(parts=[ToolReturnPart("ask_person", "Your person declined.", "3")])
+    sessions = AgentSessions(tmp_path)
+    sessions.save(AgentSession("s", [ASKED, CALLED, BOTH, asked, answered, asked, declined, SAID]))
+
+    assert [tuple(turn.values()) for turn in list_turns(sessions.load("s").messages)] == [
+        ("user", "Hello", []),
+        ("assistant", "", ["a", "b"]),
+        ("assistant", "Which list?", []),
+        ("user", "Shopping", []),
+        ("assistant", "Which list?", []),
+        ("user", "I do not say.", []),
+        ("assistant", "Done", []),
+    ]

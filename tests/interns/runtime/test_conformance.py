@@ -57,7 +57,11 @@ def test_files_and_sessions_stay(bench: Bench) -> None:
     _, leg = bench.turn(plan, "Write it down")
     assert leg.text == "Done."
     assert leg.end.usage is not None
+    turns = bench.driver.read_conversation(plan.intern_id, "s")
+    assert turns is not None
+    assert [turn["text"] for turn in turns] == ["Write it down", "", "Done."]
     bench.driver.stop(plan.intern_id)
+    assert bench.driver.read_conversation(plan.intern_id, "s") is None
 
     first, again = io.BytesIO(), io.BytesIO()
     files = bench.driver.archive(plan.intern_id, first)
