@@ -72,6 +72,12 @@ UNHEALTHY: Final = Gauge(
     *("provider", "state"),
     mode="livemax",
 )
+ANSWER_AGE: Final = Gauge(
+    "gateway_provider_answer_age_seconds",
+    "Time since a provider last answered a request; not there before its first answer.",
+    "provider",
+    mode="livemin",
+)
 CATALOGUE_VERSION: Final = Gauge(
     "gateway_catalogue_version", "Newest catalogue that a web process serves.", mode="livemax"
 )
@@ -140,11 +146,18 @@ class ProcessMetrics:
         for provider in self._providers | endpoints.keys():
             ENDPOINTS.set(endpoints[provider], provider)
         self._providers |= endpoints.keys()
-        health = process.health().snapshot(process.now())
+        health, now = process.health(), process.now()
+        answered_at: dict[str, float] = {}
+        for key, at in health.answered_at.items():
+            if (name := providers.get(key)) is not None:
+                answered_at[name] = max(at, answered_at.get(name, at))
+        for provider, at in answered_at.items():
+            ANSWER_AGE.set(max(0.0, now - at), provider)
+        standing = health.snapshot(now)
         tally = Tally(
             (providers[key], state)
             for state in _STATES
-            for key in getattr(health, state)
+            for key in getattr(standing, state)
             if key in providers
         )
         # Those that are well again become 0.

@@ -46,6 +46,8 @@ class EndpointHealth:
         self._window_s = window_s
         self._probe_s = probe_s
         self._records: dict[int, _Record] = {}
+        # When each endpoint last answered.
+        self.answered_at: dict[int, float] = {}
         # When each of an endpoint's last tries ended, and whether it went well.
         self._tries: dict[int, deque[tuple[float, bool]]] = {}
         # The last snapshot, and until when it stays right unless something is recorded.
@@ -85,6 +87,7 @@ class EndpointHealth:
     def record_success(self, endpoint: int, now: float) -> None:
         """End the outage. A parked endpoint stays parked: the answered request may be older than
         the 429."""
+        self.answered_at[endpoint] = now
         tries = self._record_try(endpoint, now, went_well=True)
         record = self._records.get(endpoint)
         if record is not None:

@@ -83,14 +83,14 @@ def test_alerts_fire_when_they_should() -> None:
 
 
 class Prometheus:
-    """One that scrapes a gateway every second, with the alerts that are shipped."""
+    """One that scrapes a gateway so often, with the alerts that are shipped."""
 
-    def __init__(self, folder: Path, target: str) -> None:
+    def __init__(self, folder: Path, target: str, *, every: str) -> None:
         folder.mkdir()
         with socket.create_server(("127.0.0.1", 0)) as free:
             self._url = f"http://127.0.0.1:{free.getsockname()[1]}"
         config = yaml.safe_load(ALERTS.with_name("prometheus.yml").read_text(encoding="utf-8"))
-        config["global"] = {"scrape_interval": "1s", "evaluation_interval": "1s"}
+        config["global"] = {"scrape_interval": every, "evaluation_interval": "1s"}
         config["rule_files"] = [str(ALERTS)]
         config["scrape_configs"][0]["static_configs"] = [{"targets": [target]}]
         file = folder / "prometheus.yml"
@@ -154,11 +154,14 @@ def test_prometheus_answers_every_query_and_sees_a_provider_die(
     account = seed_account(server)
     url = (Path(server.env["GATEWAY_HOME"]) / "run" / "metrics" / "url").read_text()
     body = {"model": "acme/small", "messages": [{"role": "user", "content": "Hello"}]}
-    prometheus = Prometheus(tmp_path / "prometheus", url.split("/")[2])
+    target = url.split("/")[2]
+    prometheus = Prometheus(tmp_path / "prometheus", target, every="1s")
+    # Alerts need no scrapes as frequent as those that are shipped.
+    seldom = Prometheus(tmp_path / "seldom", target, every="15s")
     try:
         # Rates need two numbers of a series, so each kind of request comes again and again.
         until = time.monotonic() + 60
-        while (empty := list_empty_queries(prometheus)) or not prometheus.finds_down("Down"):
+        while (empty := list_empty_queries(prometheus)) or not seldom.finds_down("Down"):
             assert time.monotonic() < until, empty
             order = {"order": ["down", "up"]}
             assert server.chat(key=account.api_key, **body, provider=order).status_code == 200
@@ -168,6 +171,9 @@ def test_prometheus_answers_every_query_and_sees_a_provider_die(
             server.chat(key=account.api_key, **body, provider={"only": ["down"]})
             time.sleep(0.5)
 
+        assert prometheus.finds_down("Down")
         assert not prometheus.finds_down("Up")
+        assert not seldom.finds_down("Up")
     finally:
         prometheus.stop()
+        seldom.stop()

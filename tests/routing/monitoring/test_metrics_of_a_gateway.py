@@ -137,6 +137,8 @@ def test_answer_failover_refusal_and_stream_are_counted(
     assert {name: found.get(name) for name in expected} == expected
     assert found[f"gateway_charge_usd_total{{{whose}}}"] == pytest.approx(3 * sum(cost) / 2)
     assert found[f"gateway_cost_usd_total{{{whose}}}"] == pytest.approx(3 * sum(cost) / 2)
+    ages = {name for name in found if name.startswith("gateway_provider_answer_age_seconds")}
+    assert ages == {"gateway_provider_answer_age_seconds{provider=Up}"}
     for kind in ("input", "output"):
         tokens = f"gateway_tokens_total{{model=acme/small,provider=Up,type={kind},"
         assert found[f"{tokens}workspace={workspace}}}"] > 0
