@@ -1,10 +1,13 @@
 """From the Authorization header to a `Caller`. Only what could be a key of ours, or a token, is
 looked up."""
 
-from collections.abc import Callable
+import logging
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
+from functools import partial
+from typing import Final
 
-from django.db import DatabaseError, InterfaceError
+from django.db import DatabaseError, InterfaceError, transaction
 from django.http import HttpRequest
 
 from accounts.caller import Caller, read_caller
@@ -12,13 +15,12 @@ from accounts.identity.issuers import IssuerSilent, TokenRefused
 from accounts.identity.workloads import (
     KnownToken,
     examine,
-    is_token,
     is_verified,
     proves_itself,
     recall_tags,
 )
-from accounts.key_uses import uses
-from accounts.keystring import hash_key, is_well_formed
+from accounts.keystring import hash_key, is_token, is_well_formed
+from accounts.models import ApiKey
 from accounts.rates import (
     count_management_request,
     guard_lookup,
@@ -37,6 +39,57 @@ from gateway.http.errors import (
 from gateway.http.tags import NO_TAGS, Tags
 from gateway.live_settings import settings
 from gateway.ttl_cache import TtlCache
+
+log = logging.getLogger("routing.key_uses")
+
+
+class KeyUses:
+    """When each key was last used, noted in memory and written every few seconds, so that no
+    request pays for a write. `record` writes uses by the numbers of their keys, and returns the
+    keys that it is done with."""
+
+    def __init__(self, record: Callable[[Mapping[int, datetime]], set[int]]) -> None:
+        self._record = record
+        self._noted: dict[int, datetime] = {}
+
+    def note(self, key_id: int, at: datetime) -> None:
+        self._noted[key_id] = at
+
+    def write(self) -> None:
+        """Write what was noted. What could not be written is noted still."""
+        noted = dict(self._noted)
+        if not noted:
+            return
+        try:
+            written = run_queries(Lane.OPERATOR, partial(self._record, noted))
+        except (DatabaseError, InterfaceError) as error:
+            log.warning("When keys were used is written later: %s", error)
+            return
+        for key_id in written:
+            # A key that was used meanwhile has a newer note.
+            if self._noted.get(key_id) == noted[key_id]:
+                del self._noted[key_id]
+
+
+def record_uses(uses: Mapping[int, datetime]) -> set[int]:
+    """Write when keys were last used, by number; those it wrote or knew better of.
+
+    It waits for nobody: rows that somebody has locked are left out.
+    """
+    with transaction.atomic():
+        rows = ApiKey.objects.filter(pk__in=uses)
+        free = rows.select_for_update(skip_locked=True, no_key=True).order_by("pk")
+        known = dict(free.values_list("pk", "last_used_at"))
+        newer = [
+            ApiKey(pk=pk, last_used_at=uses[pk])
+            for pk, before in known.items()
+            if before is None or before < uses[pk]
+        ]
+        ApiKey.objects.bulk_update(newer, ["last_used_at"], batch_size=200)
+    return set(known)
+
+
+uses: Final = KeyUses(record_uses)
 
 
 class IssuerGone(Unavailable):

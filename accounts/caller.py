@@ -41,7 +41,7 @@ from accounts.spending import (
 )
 from gateway.database.compiled_queries import CompiledQuery
 from gateway.end_users import hash_user
-from gateway.http.address import Network
+from gateway.http.address import MAIN_REGION, Network
 from gateway.http.jsonio import JsonObject
 from gateway.limits.rules import RateRule, build_rules
 
@@ -132,6 +132,12 @@ class Caller:
 
     def is_usable(self, now: datetime) -> bool:
         return not self.disabled and (self.expires_at is None or self.expires_at > now)
+
+    def admits_region(self, region: str) -> bool:
+        """Whether the account is entitled to the regional host, and no guardrail forbids it."""
+        if region != MAIN_REGION and not self.regional_inference:
+            return False
+        return self.guard is None or self.guard.admits(region)
 
     def list_budgets(self, user: str | None, tags: Mapping[str, str]) -> tuple[SpendScope, ...]:
         """The budgets that a request for this end user counts against: the key's, its tags', and

@@ -36,3 +36,8 @@ def hash_key(key: str) -> str:
 def label_key(key: str, prefix: str) -> str:
     """The masked form shown to people, e.g. `sk-rt-v1-au7...890`."""
     return f"{key[: len(prefix) + 3]}...{key[-3:]}"
+
+
+def is_token(credential: str) -> bool:
+    """Whether it is written as a token, which no key is."""
+    return credential.startswith("eyJ") and credential.count(".") == 2 and credential.isascii()

@@ -22,7 +22,7 @@ from accounts.models.account import default_workspace_id
 from accounts.models.guardrail import DATA_REGIONS
 from accounts.roles import Action, may_key_of
 from gateway.database.db import Lane, run_queries
-from gateway.http.address import MAIN_REGION, Network, find_address, find_region
+from gateway.http.address import Network, find_address
 from gateway.http.errors import PermissionDenied
 
 Scope = Literal[
@@ -149,22 +149,4 @@ def clean_networks(texts: Iterable[str]) -> list[str]:
 
 def list_allowed_regions(caller: Caller) -> list[str]:
     """The data regions whose hosts take the caller's requests."""
-    return [each for each in DATA_REGIONS if _admits(caller, each)]
-
-
-def check_region(request: HttpRequest, caller: Caller) -> str:
-    """The data region of the host that the request came in by.
-
-    Raises `PermissionDenied` where the account is not entitled to regional hosts, or a guardrail
-    does not allow the region.
-    """
-    region = find_region(request)
-    if not _admits(caller, region):
-        raise PermissionDenied
-    return region
-
-
-def _admits(caller: Caller, region: str) -> bool:
-    if region != MAIN_REGION and not caller.regional_inference:
-        return False
-    return caller.guard is None or caller.guard.admits(region)
+    return [each for each in DATA_REGIONS if caller.admits_region(each)]

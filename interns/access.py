@@ -24,7 +24,7 @@ from accounts.rates import count_management_request
 from accounts.roles import Action, list_account_roles, list_workspace_roles
 from gateway.database.db import Lane, run_queries
 from gateway.http.address import MAIN_REGION, find_region
-from gateway.http.body import read_body
+from gateway.http.body import parse_large, read_body
 from gateway.http.errors import (
     InvalidRequest,
     JsonTooDeep,
@@ -35,7 +35,6 @@ from gateway.http.errors import (
     UnsupportedEncoding,
 )
 from gateway.http.jsonio import JsonObject, Raw
-from gateway.http.large import parse_large
 from interns.errors import (
     BodyTooLarge,
     InternForbidden,

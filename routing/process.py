@@ -5,8 +5,8 @@ from typing import Final
 
 from django.conf import settings
 
-from accounts.key_uses import log as uses_log
-from accounts.key_uses import uses
+from accounts.authentication import log as uses_log
+from accounts.authentication import uses
 from gateway.limits.concurrency import concurrency_limiter
 from gateway.limits.limits import rate_limiter
 from gateway.logs.stderr import write_lines
@@ -17,7 +17,7 @@ from routing.history.content_writer import content_writer
 from routing.ledger.writer import ledger
 from routing.monitoring import process as monitoring
 from routing.reports.failed_requests import FailureWriter
-from routing.reports.publisher import publisher
+from routing.reports.report import publisher
 from routing.reports.request_lines import RequestLines, are_wanted, choose_form
 from routing.reports.spans import SpanWriter
 from routing.statistics import observation, peer_sync

@@ -84,11 +84,6 @@ _known: OrderedDict[bytes, KnownToken] = OrderedDict()
 _lock = threading.Lock()
 
 
-def is_token(credential: str) -> bool:
-    """Whether it is written as a token, which no key is."""
-    return credential.startswith("eyJ") and credential.count(".") == 2 and credential.isascii()
-
-
 def is_verified(token: str) -> bool:
     """Whether the token was good the last time somebody looked."""
     return _digest(token) in _known

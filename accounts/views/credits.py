@@ -18,7 +18,7 @@ from accounts.services.records import command_actor
 from accounts.views.managed import ManagedViewSet, describe_operations
 from accounts.views.schemas.fields import Id, PositiveUsd
 from gateway.database.db import Lane, run_queries
-from gateway.http.body import read_body
+from gateway.http.body import parse_large, read_body
 from gateway.http.errors import (
     Conflict,
     GatewayError,
@@ -28,7 +28,6 @@ from gateway.http.errors import (
     UnknownPath,
 )
 from gateway.http.jsonio import Raw, usd
-from gateway.http.large import parse_large
 from gateway.http.resources import Body
 from gateway.http.responses import json_response
 from gateway.http.validation import Issue

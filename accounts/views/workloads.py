@@ -13,7 +13,8 @@ from pydantic_core import PydanticCustomError
 from accounts.authentication import authenticate_credential
 from accounts.identity import own_tokens
 from accounts.identity.own_tokens import LIFETIME_MAX_S
-from accounts.identity.workloads import TOKEN_CHARS_MAX, is_token
+from accounts.identity.workloads import TOKEN_CHARS_MAX
+from accounts.keystring import is_token
 from accounts.views.managed import ManagedViewSet, managed_body
 from gateway.http.body import read_body
 from gateway.http.errors import SchemaInvalid

@@ -30,7 +30,7 @@ from routing.history.spans import DAY, hour_of
 from routing.history.statement import QueryCondition
 from routing.metering.models import Generation
 from routing.selection.filters import policy_tests
-from routing.selection.policy import apply_guardrails
+from routing.selection.resolution import apply_guardrails
 from routing.selection.types import NO_POLICY
 
 TEXT_CHARS_MAX: Final = 20_000

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from gateway.eventloop import yield_control
-from gateway.live_settings import settings
 
 _HEADERS: Final = (
     *("TITLE", "CATEGORIES", "METADATA", "EXPERIMENTAL_METADATA"),
@@ -57,18 +56,11 @@ def replace_vendor_headers(environ: dict[str, Any], own_names: dict[str, str]) -
         environ.setdefault(own_names[theirs], environ[theirs])
 
 
-def replace_vendor_names(body: dict[str, Any], raw: bytes | bytearray) -> dict[str, Any]:
-    """The parsed body with the vendors' names of tools and models replaced, in place."""
-    for vendor in settings.VENDOR_ALIASES:
-        if vendor.encode() in raw:
-            _replace(body, vendor)
-    return body
-
-
-def _replace(value: object, vendor: str) -> None:
+def replace_vendor_names(value: object, vendor: str) -> None:
+    """Replace the vendor's names of tools and models in a parsed body, in place."""
     if isinstance(value, list):
         for place, each in enumerate(value, 1):
-            _replace(each, vendor)
+            replace_vendor_names(each, vendor)
             if place % _OBJECTS_AT_ONCE == 0:
                 yield_control()
     elif isinstance(value, dict):
@@ -78,7 +70,7 @@ def _replace(value: object, vendor: str) -> None:
         is_of_server = str(value.get("type")).startswith(_TOOL)
         for key in _HOLDING & value.keys():
             if key != "parameters" or is_of_server:
-                _replace(value[key], vendor)
+                replace_vendor_names(value[key], vendor)
 
 
 def _replace_name(value: object, vendor: str) -> Any:

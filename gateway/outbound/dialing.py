@@ -23,8 +23,7 @@ from gateway.outbound.errors import (
     OutboundError,
     TlsFailed,
 )
-from gateway.outbound.exchange import Exchange
-from gateway.outbound.origin import Origin
+from gateway.outbound.exchange import Exchange, Origin
 
 _KEEP_S = 10.0
 _NAMES_MAX = 1024

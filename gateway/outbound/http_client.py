@@ -17,8 +17,7 @@ from gateway.outbound.errors import (
     FirstByteTimeout,
     MalformedReply,
 )
-from gateway.outbound.exchange import AbortHandle, Exchange, Limits, Request
-from gateway.outbound.origin import Origin, request_head
+from gateway.outbound.exchange import AbortHandle, Exchange, Limits, Origin, Request, request_head
 from gateway.outbound.reply import Reply
 from gateway.outbound.reply_reader import WireFault
 

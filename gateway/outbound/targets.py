@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Final
 from urllib.parse import quote, urljoin, urlsplit
 
-from gateway.outbound.origin import Origin
+from gateway.outbound.exchange import Origin
 
 URL_CHARS_MAX: Final = 8_192
 # Below these only the web's own: mail servers and the like take HTTP for orders of theirs.

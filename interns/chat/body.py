@@ -10,8 +10,7 @@ from gateway.http.jsonio import JsonObject
 from gateway.http.validation import ISSUES_MAX, Issue, list_issues, name_json_type
 from interns.runtime.questions import TOOL_CALL_ID_CHARS_MAX
 from routing.formats.chat.schema import SESSION_ID_CHARS_MAX
-from routing.formats.checks import tolerant_checker
-from routing.formats.fields import ONE_KIND, REQUIRED, Tagged
+from routing.formats.fields import ONE_KIND, REQUIRED, Tagged, tolerant_checker
 
 PROMPT_CHARS_MAX: Final = 32_000
 MODEL_CHARS_MAX: Final = 256

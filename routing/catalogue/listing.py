@@ -12,7 +12,7 @@ from routing.metering.popularity import Calls
 from routing.selection.filters import policy_tests
 from routing.selection.guardrail_filters import GuardrailChoice
 from routing.selection.model_references import reference_test
-from routing.selection.policy import apply_guardrails
+from routing.selection.resolution import apply_guardrails
 from routing.selection.types import ALL_HEALTHY, NO_POLICY, EndpointStats, HealthSnapshot
 
 # Accounts' listings cached with a snapshot; beyond that the cache is emptied.

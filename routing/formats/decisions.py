@@ -23,8 +23,7 @@ from routing.formats.chat.request import (
     find_header_issues,
 )
 from routing.formats.chat.schema import SESSION_ID_CHARS_MAX, Trace
-from routing.formats.checks import tolerant_checker
-from routing.formats.fields import ONE_KIND, REQUIRED, NonEmpty, Tagged
+from routing.formats.fields import ONE_KIND, REQUIRED, NonEmpty, Tagged, tolerant_checker
 from routing.formats.provider_preferences import ProviderField
 
 USER_CHARS_MAX: Final = 256

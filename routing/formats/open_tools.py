@@ -32,8 +32,6 @@ _COMMON_KEYS: Final = _FRAME_KEYS | {
 def move_tool_settings(body: JsonObject) -> JsonObject:
     """A caller's body, unchecked, with every setting of a server tool in its `parameters`; the same
     object where there is nothing to move."""
-    if "tools" not in body and "plugins" not in body:
-        return body
     changed = {}
     for name, move in (("tools", _move_one), ("plugins", _move_nested)):
         value = body.get(name)

@@ -15,9 +15,9 @@ from gevent.threadpool import ThreadPool
 
 from accounts.guard_rules import GuardrailFilter
 from gateway.eventloop import run_in_thread
+from gateway.http.body import pause_collector
 from gateway.http.errors import PayloadTooLarge, PermissionDenied, Unavailable
 from gateway.http.jsonio import JsonObject, Raw
-from gateway.http.large import pause_collector
 from routing.formats.chat.request import ChatRequest
 from routing.guarding.builtins import INJECTION
 from routing.guarding.long_texts import append, decode, encode

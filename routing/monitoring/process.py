@@ -9,8 +9,8 @@ from typing import Final
 
 from django.conf import settings
 
+from gateway.http.body import memory
 from gateway.http.errors import Unavailable
-from gateway.http.large import memory
 from gateway.limits.fair_queue import fair_queue
 from gateway.metrics.families import Counter, Gauge, Histogram
 from gateway.metrics.files import LabelValues, is_enabled, sweep_dead_processes
@@ -21,7 +21,7 @@ from routing.entities.entries import Snapshot
 from routing.ledger.writer import ledger
 from routing.monitoring.requests import RequestMetrics
 from routing.reports.failed_requests import FailureWriter
-from routing.reports.publisher import publisher
+from routing.reports.report import publisher
 from routing.serving.request import process
 from routing.statistics.peer_sync import peer_sync
 from routing.statistics.periodic import PeriodicWork

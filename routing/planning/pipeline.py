@@ -29,14 +29,20 @@ from routing.guarding.output_guard import OutputGuard
 from routing.history.content_draft import ContentDraft, start_draft
 from routing.ledger.orders import Payer
 from routing.planning.admission_errors import no_endpoint_error, refuse_early
-from routing.planning.candidates import ResolvedRequest, read_requirements, resolve
-from routing.planning.endpoint_state import may_go_on, state_for
+from routing.planning.candidates import (
+    ResolvedRequest,
+    may_go_on,
+    read_requirements,
+    resolve,
+    state_for,
+)
 from routing.planning.server_tools import equip_request, search_here
 from routing.plugins.context_compression import compress_request
 from routing.plugins.interface import Plugin, PluginContext
 from routing.plugins.registry import add_plugins
 from routing.presets.apply import PresetRequest, may_name_a_preset, read_with_preset
 from routing.response_cache.cache_options import (
+    MAY_SHARE,
     MAY_SWITCH_ON,
     may_share,
     read_cache_options,
@@ -45,7 +51,7 @@ from routing.selection.filters import CONTEXT_STEP
 from routing.selection.select import select
 from routing.selection.trace import freeze_state
 from routing.selection.types import NO_PLAN, NOTHING_LEARNED, EndpointState, Plan
-from routing.serving.attempts.first_byte import find_total_s
+from routing.serving.attempts.upstream_call import find_total_s
 from routing.serving.request.context import (
     Choice,
     RequestContext,
@@ -273,11 +279,14 @@ def _build_context(
     if not resolved.policy.order and (chat.session_id or not resolved.policy.sort_named):
         key = resolved.conversation.key(resolved.resolution.models)
     options, caches = None, caller.shares_cache
-    if caches or read.caching or MAY_SWITCH_ON in request.META:
+    if may_cache := bool(caches or read.caching or MAY_SWITCH_ON in request.META):
         options = read_cache_options(request.META, read.caching, by_default=caches)
+    # An answer of another's has no metadata.
+    is_repeatable = chat.body.get("temperature") == 0 and not headers.wants_metadata
+    tags, tag_header = find_token_tags(request), request.META.get("HTTP_X_TAGS")
     try:
-        own_tags = find_token_tags(request)
-        tags = read_tags(request.META.get("HTTP_X_TAGS"), chat.metadata, chat.trace, own_tags)
+        if tag_header or chat.metadata or chat.trace:
+            tags = read_tags(tag_header, chat.metadata, chat.trace, tags)
     except TagsInvalid as error:
         raise SchemaInvalid([Issue("X-Tags", f"Invalid input: {error}")]) from None
     requested = None if read.preset_id is None else read.requested
@@ -306,12 +315,12 @@ def _build_context(
         plugins=planning.plugins,
         identity=get_identity(),
         cache_options=options,
-        shares_answer=may_share(
+        shares_answer=(may_cache or is_repeatable or MAY_SHARE in request.META)
+        and may_share(
             request.META,
             read.caching,
             is_whole=not chat.stream,
-            # An answer of another's has no metadata.
-            is_repeatable=chat.body.get("temperature") == 0 and not headers.wants_metadata,
+            is_repeatable=is_repeatable,
             by_default=caches,
         ),
         tags=tags,

@@ -7,8 +7,8 @@ from typing import Final, NamedTuple
 from gevent.threadpool import ThreadPool
 
 from gateway.eventloop import run_in_thread
+from gateway.http.body import pause_collector
 from gateway.http.jsonio import JsonObject
-from gateway.http.large import pause_collector
 from routing.entities.entries import EndpointEntry
 from routing.formats.chat.facts import read_prompt
 from routing.formats.chat.request import ChatRequest

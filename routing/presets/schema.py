@@ -11,8 +11,7 @@ from gateway.http.jsonio import JsonObject
 from gateway.http.validation import Issue, list_issues
 from routing.formats.chat.request import ChatInvalid, convert_offer, find_models_issues
 from routing.formats.chat.schema import ChatBody, find_chat_issues
-from routing.formats.checks import tolerant_checker
-from routing.formats.fields import WHOLE
+from routing.formats.fields import WHOLE, tolerant_checker
 from routing.formats.messages.read import read_reasoning
 from routing.formats.messages.schema import MessagesBody, find_messages_issues
 from routing.formats.open_tools import move_tool_settings

@@ -15,7 +15,7 @@ from gateway.http.errors import MalformedJson
 from gateway.http.jsonio import JsonObject, loads
 from routing.entities.exchange import ListedModel
 from routing.entities.vocabulary import INPUT_MODALITIES, PARAMETERS
-from routing.upstreams.bearer import USUAL_PARAMETERS
+from routing.upstreams.base import USUAL_PARAMETERS
 from routing.upstreams.wires import get_wire
 
 

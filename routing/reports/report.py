@@ -1,11 +1,18 @@
-"""How one inference request ended, as a value: what log lines, metrics, spans, destinations and the
-records of failed requests are made from."""
+"""How one inference request ended, as a value that log lines, metrics, spans, destinations and the
+records of failed requests are made from; the queue of such reports, and its observers.
 
-from collections.abc import Mapping, Sequence
+A request pays for one append. Observers get the reports in batches, twice a second, in a greenlet
+of their own. Reports that do not fit the queue are dropped and counted, so no request waits.
+"""
+
+import logging
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Final, NamedTuple
 
 from accounts.caller import Caller
+from gateway.eventloop import yield_control
 from gateway.http.jsonio import JsonObject
 from gateway.http.request_id import RequestIdentity
 from gateway.http.tags import NO_TAGS, Tags
@@ -14,6 +21,7 @@ from routing.history.content_draft import ContentDraft
 from routing.ledger.tickets import Ticket
 from routing.serving.request.context import Attempt, RequestProgress
 from routing.serving.request.errors import ErrorFacts
+from routing.statistics.periodic import PeriodicWork
 
 
 class Phases(NamedTuple):
@@ -83,3 +91,59 @@ class RequestReport(NamedTuple):
     @property
     def duration_ms(self) -> int:
         return max(0, round((self.ended - self.started) * 1000))
+
+
+log = logging.getLogger("routing.reports")
+
+Observer = Callable[[Sequence[RequestReport]], None]
+EVERY_S: Final = 0.5
+QUEUE_MAX: Final = 20_000
+# So many at once hold the event loop for a millisecond or two in each observer.
+_BATCH_MAX: Final = 100
+
+
+class Publisher:
+    """`publish` from any greenlet; the name of an observer is in the log of its failures."""
+
+    def __init__(self) -> None:
+        self._queue: deque[RequestReport] = deque()
+        self._observers: dict[str, Observer] = {}
+        self._failing: set[str] = set()
+        self._work = PeriodicWork("reports", self.deliver, every_s=EVERY_S, log=log)
+        self.dropped = 0
+
+    def add_observer(self, name: str, observe: Observer) -> None:
+        """Have `observe` called with each batch. One of the same name is replaced."""
+        self._observers[name] = observe
+
+    def publish(self, report: RequestReport) -> None:
+        if len(self._queue) >= QUEUE_MAX:
+            self.dropped += 1
+            return
+        self._queue.append(report)
+
+    def start(self) -> None:
+        """Deliver from now on; call after a fork."""
+        self._work.start()
+
+    def stop(self, within_s: float) -> None:
+        """Deliver what is queued, if observers take it in time."""
+        self._work.finish(within_s=within_s)
+
+    def deliver(self) -> None:
+        """Give every observer what is queued."""
+        while self._queue:
+            size = min(_BATCH_MAX, len(self._queue))
+            batch = [self._queue.popleft() for _ in range(size)]
+            for name, observe in tuple(self._observers.items()):
+                try:
+                    observe(batch)
+                    self._failing.discard(name)
+                except Exception as error:
+                    if name not in self._failing:
+                        log.error("%s lost %d reports", name, len(batch), exc_info=error)
+                    self._failing.add(name)
+                yield_control()
+
+
+publisher: Final = Publisher()

@@ -20,10 +20,10 @@ from gateway.shared_cache import shared_cache
 from routing.catalogue.credentials import find_credential
 from routing.catalogue.models import Endpoint, Provider
 from routing.entities.vocabulary import STATUS_DISABLED
-from routing.statistics.health_events import HealthEvent, Kind
 from routing.statistics.models import ProviderProbe
+from routing.statistics.observation import HealthEvent, Kind
 from routing.statistics.stream_format import append_entry, serialize_entry
-from routing.upstreams.bearer import MODELS_PATH
+from routing.upstreams.base import MODELS_PATH
 from routing.upstreams.wires import get_wire
 
 TOTAL_S: Final = 10.0

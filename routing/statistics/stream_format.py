@@ -13,7 +13,7 @@ from redis.client import Pipeline
 from gateway.shared_cache import cache_key
 from routing.selection.measurements.endpoint_counter import EndpointCounter
 from routing.selection.measurements.window import parse_counters
-from routing.statistics.health_events import HealthEvent
+from routing.statistics.observation import HealthEvent
 from routing.statistics.parked_credentials import CredentialEvent
 
 VERSION: Final = 1

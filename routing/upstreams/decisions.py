@@ -11,14 +11,13 @@ from typing import Final
 from gateway.http.errors import MalformedJson
 from gateway.http.jsonio import dumps, loads
 from routing.entities.exchange import Answer, Native, Prompt, StreamReader, Terms, Wire, WireRequest
-from routing.upstreams.bearer import BearerWire
+from routing.upstreams.base import BearerWire, parse_answer, read_word
 from routing.upstreams.failures import (
     PROVIDER_RETURNED_ERROR,
     UpstreamFailure,
     from_error_object,
     malformed_answer,
 )
-from routing.upstreams.payloads import parse_answer, read_word
 
 KIND: Final = "decisions"
 PATH: Final = "/systemone"

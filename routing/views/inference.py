@@ -9,10 +9,10 @@ from django.http import HttpRequest, HttpResponseBase
 
 from accounts.authentication import authenticate_inference, recall_caller
 from accounts.caller import Caller
-from accounts.scopes import check_region
 from accounts.views.once import HEADER
+from gateway.http.address import find_region
 from gateway.http.body import read_object
-from gateway.http.errors import GatewayError, RateLimited
+from gateway.http.errors import GatewayError, PermissionDenied, RateLimited
 from gateway.http.jsonio import JsonObject
 from gateway.http.responses import (
     EventStream,
@@ -30,9 +30,8 @@ from routing.formats.responses.format import RESPONSES
 from routing.planning.admission_errors import build_refusal, refuse_too_many
 from routing.planning.pipeline import admit
 from routing.planning.submodel_calls import ask_model
-from routing.reports.publisher import publisher
 from routing.reports.refusals import build_refusal_report
-from routing.reports.report import NO_PHASES, read_phases
+from routing.reports.report import NO_PHASES, publisher, read_phases
 from routing.serving.admission.rate_limits import (
     build_limit_headers,
     describe_stay,
@@ -125,7 +124,8 @@ class InferenceViewSet(LeanViewSet):
         caller = authenticate_inference(request, by_api_key_header=self.takes_api_key_header)
         self.caller = caller
         self.beside = {"user_id": caller.creator_id}
-        check_region(request, caller)
+        if not caller.admits_region(find_region(request)):
+            raise PermissionDenied
         return caller
 
     def refusal(self, request: HttpRequest, error: GatewayError) -> HttpResponseBase:

@@ -22,9 +22,8 @@ from gateway.http.request_id import get_identity
 from gateway.http.responses import EventStream
 from routing.entities.ids import generation_id
 from routing.metering.models import Generation
-from routing.reports.publisher import publisher
 from routing.reports.refusals import read_requested_model
-from routing.reports.report import RequestReport
+from routing.reports.report import RequestReport, publisher
 from routing.serving.request.context import RequestProgress
 from routing.serving.request.process import now
 

@@ -17,7 +17,7 @@ from routing.entities.entries import Snapshot
 from routing.entities.prices import Prices
 from routing.formats.provider_preferences import ProviderPreferences
 from routing.metering.models import Generation
-from routing.selection.policy import apply_guardrails
+from routing.selection.resolution import apply_guardrails
 from routing.selection.types import Policy
 from routing.what_if.comparison import Comparison, GenerationRow, change_policy, compare
 

@@ -6,8 +6,7 @@ from uuid import uuid4
 
 import pytest
 
-from accounts.authentication import forget_keys
-from accounts.key_uses import record_uses
+from accounts.authentication import forget_keys, record_uses
 from accounts.models import ApiKey, AuditRecord, Membership, SpendCounter, User
 from accounts.services.keys import create_key, delete_keys
 from accounts.services.organization import admit_member, open_workspace

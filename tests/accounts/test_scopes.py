@@ -9,9 +9,8 @@ from django.db import IntegrityError, transaction
 from django.test import Client
 from pytest_django import Settings
 
-from accounts.authentication import forget_keys
+from accounts.authentication import forget_keys, uses
 from accounts.caller import read_caller
-from accounts.key_uses import uses
 from accounts.keystring import hash_key
 from accounts.models import ApiKey
 from accounts.scopes import SCOPES, find_area

@@ -19,8 +19,7 @@ from gateway.outbound import dialing, doors
 from gateway.outbound.dialing import Address, Dialer, Resolver
 from gateway.outbound.doors import is_public
 from gateway.outbound.errors import ConnectFailed, DnsFailed, OutboundError
-from gateway.outbound.exchange import AbortHandle, Exchange, Limits, Request
-from gateway.outbound.origin import Origin
+from gateway.outbound.exchange import AbortHandle, Exchange, Limits, Origin, Request
 from routing.plugins.file_parser import read_text
 from routing.tools.web.fetch import WebFetch
 from tests.interns.outbound.door import open_door

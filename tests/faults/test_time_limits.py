@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from routing.selection.types import EndpointStats, Percentiles
-from routing.serving.attempts.first_byte import find_first_byte_limit, find_hedge_delay_s
+from routing.serving.attempts.upstream_call import find_first_byte_limit, find_hedge_delay_s
 from tests.conformance.desk import Desk
 from tests.faults import bench
 from tests.routing.selection.entries import endpoint, provider

@@ -87,8 +87,7 @@ def chooser(snapshot: "Snapshot", reference: str) -> Callable[[], dict[str, Any]
     """What one request costs: everything that is done with the values of selection. It gives the
     trace of the choice."""
     from routing.selection.auto import AutoSettings
-    from routing.selection.policy import build_policy
-    from routing.selection.resolution import resolve_models
+    from routing.selection.resolution import build_policy, resolve_models
     from routing.selection.select import select
     from routing.selection.trace import TracedAttempt, build_trace, freeze_state
     from routing.selection.types import EndpointState, EndpointStats, Percentiles, Requirements

@@ -157,7 +157,8 @@ def list_provider_tools(chat: ChatRequest) -> Iterator[str]:
 
 def parse_chat(body: JsonObject, *, session_header: str | None, models_max: int = 3) -> ChatRequest:
     """Check a parsed chat body and the `x-session-id` header. Raises `ChatInvalid`."""
-    body = move_tool_settings(body)
+    if "tools" in body or "plugins" in body:
+        body = move_tool_settings(body)
     try:
         body, checked = check_chat(body)
     except ValidationError as error:

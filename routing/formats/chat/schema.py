@@ -10,7 +10,6 @@ from gateway.http.jsonio import JsonObject
 from gateway.http.validation import Issue, shorten
 from routing.entities.efforts import Effort
 from routing.formats.chat.messages import CacheControl, Message
-from routing.formats.checks import tolerant_checker
 from routing.formats.fields import (
     INT64_MAX,
     INT64_MIN,
@@ -23,6 +22,7 @@ from routing.formats.fields import (
     SchemaName,
     Tagged,
     Temperature,
+    tolerant_checker,
 )
 from routing.formats.plugins import Plugin
 from routing.formats.provider_preferences import ProviderField

@@ -16,7 +16,6 @@ from routing.formats.chat.schema import (
     UnitShare,
     find_chat_issues,
 )
-from routing.formats.checks import tolerant_checker
 from routing.formats.fields import (
     ONE_KIND,
     REQUIRED,
@@ -28,6 +27,7 @@ from routing.formats.fields import (
     NonEmpty,
     Tagged,
     Temperature,
+    tolerant_checker,
 )
 from routing.formats.messages.tools import CUSTOM, Tool, ToolChoice
 from routing.formats.plugins import Plugin

@@ -14,8 +14,7 @@ from typing_extensions import TypedDict
 
 from gateway.http.errors import MalformedJson
 from gateway.http.jsonio import JsonObject, dumps, loads
-from routing.formats.checks import checker
-from routing.formats.fields import REQUIRED
+from routing.formats.fields import REQUIRED, checker
 from routing.formats.messages.pieces import visible_text
 from routing.formats.reasoning import ReasoningDetail
 

@@ -21,7 +21,6 @@ from routing.formats.chat.schema import (
     UnitShare,
     find_chat_issues,
 )
-from routing.formats.checks import tolerant_checker
 from routing.formats.fields import (
     INT64_MAX,
     INT64_MIN,
@@ -34,6 +33,7 @@ from routing.formats.fields import (
     SchemaName,
     Tagged,
     Temperature,
+    tolerant_checker,
 )
 from routing.formats.plugins import Plugin
 from routing.formats.provider_preferences import ProviderField

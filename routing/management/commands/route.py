@@ -15,8 +15,7 @@ from gateway.http.jsonio import JsonObject
 from routing.formats.chat.request import ChatRequest
 from routing.management.chat_argument import build_chat, json_object
 from routing.planning.admission_errors import no_model_error
-from routing.planning.candidates import ResolvedRequest, resolve
-from routing.planning.endpoint_state import state_for
+from routing.planning.candidates import ResolvedRequest, resolve, state_for
 from routing.plugins.registry import add_plugins
 from routing.selection.replay import TraceRow, read_rows
 from routing.selection.select import select

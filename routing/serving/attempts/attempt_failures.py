@@ -8,8 +8,8 @@ from routing.entities.entries import EndpointEntry
 from routing.ledger.orders import HoldRefusal
 from routing.metering.usage import Room, estimate_nano, output_tokens_bound
 from routing.serving.admission.payment_errors import build_payment_error
-from routing.serving.attempts.first_byte import used_its_own_time
 from routing.serving.attempts.own_credentials import find_secret
+from routing.serving.attempts.upstream_call import used_its_own_time
 from routing.serving.request import process
 from routing.serving.request.context import Attempt, RequestProgress
 from routing.statistics.observation import is_request_at_fault, record_attempt

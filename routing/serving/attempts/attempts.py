@@ -29,7 +29,6 @@ from routing.serving.attempts.attempt_failures import (
     log_failure,
     note_health,
 )
-from routing.serving.attempts.first_byte import find_first_byte_limit
 from routing.serving.attempts.holds import (
     NeededHold,
     add_to_hold,
@@ -49,7 +48,7 @@ from routing.serving.attempts.house_credentials import (
     take_credential,
 )
 from routing.serving.attempts.own_credentials import find_entry, open_key
-from routing.serving.attempts.upstream_call import build_upstream_request
+from routing.serving.attempts.upstream_call import build_upstream_request, find_first_byte_limit
 from routing.serving.request import process
 from routing.serving.request.context import Attempt, RequestProgress, forget_origin
 from routing.serving.request.errors import CredentialsParked, DeadlinePassed, ProviderError

@@ -26,7 +26,6 @@ from routing.serving.admission.endpoint_limits import (
     settle_attempt,
 )
 from routing.serving.attempts.attempts import DOUBTS_MAX, Attempts
-from routing.serving.attempts.first_byte import find_hedge_delay_s, find_usual_s
 from routing.serving.attempts.holds import (
     NeededHold,
     estimate_attempt_nano,
@@ -38,6 +37,7 @@ from routing.serving.attempts.house_credentials import (
     is_unusable_credential,
 )
 from routing.serving.attempts.queue_wait import QueueingAttempts
+from routing.serving.attempts.upstream_call import find_hedge_delay_s, find_usual_s
 from routing.serving.request import process
 from routing.serving.request.context import Attempt, RequestProgress, forget_origin
 from routing.serving.request.legs import Hedge, Leg

@@ -12,8 +12,8 @@ from routing.entities.ids import tool_call_id
 from routing.formats.caller import Ending, StreamWriter
 from routing.formats.chat.answer import clean_delta, count_text_chars, has_content, normalize_finish
 from routing.serving.request.tool_call_checks import StreamedCalls
+from routing.upstreams.base import read_word
 from routing.upstreams.failures import UpstreamFailure, from_error_object, malformed_answer
-from routing.upstreams.payloads import read_word
 from routing.upstreams.sse import EventTooLarge, SseParser
 
 _FINGERPRINT_CHARS_MAX: Final = 256

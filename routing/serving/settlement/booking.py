@@ -6,19 +6,18 @@ from typing import NamedTuple, TypeVar
 
 from gevent import GreenletExit
 
-from accounts.key_uses import uses
+from accounts.authentication import uses
 from gateway.http.errors import GatewayError, Unavailable
 from gateway.http.responses import log
 from gateway.live_settings import settings
 from routing.history.content_writer import queue_content, wait_until_stored
 from routing.ledger.tickets import Ticket
 from routing.ledger.writer import ledger
-from routing.reports.publisher import publisher
-from routing.reports.report import RequestReport
+from routing.reports.report import RequestReport, publisher
 from routing.serving.admission import rate_limits
 from routing.serving.attempts.attempts import Attempts
-from routing.serving.attempts.first_byte import wants_deadline
 from routing.serving.attempts.relay import Relay
+from routing.serving.attempts.upstream_call import wants_deadline
 from routing.serving.request.context import Attempt, RequestProgress
 from routing.serving.request.errors import DeadlinePassed
 from routing.serving.request.legs import sum_legs

@@ -5,8 +5,8 @@ from typing import Any, Final
 from gateway.http.jsonio import JsonObject, dumps
 from routing.entities.exchange import Answer, Native
 from routing.upstreams.anthropic.usage import UsageCounter, read_tier
+from routing.upstreams.base import parse_answer, read_word, restore_long_integers
 from routing.upstreams.failures import from_error_object, malformed_answer
-from routing.upstreams.payloads import parse_answer, read_word, restore_long_integers
 
 _STATUSES: Final = {
     "invalid_request_error": 400,

@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 from urllib.parse import unquote_to_bytes
 
 from gateway.http.jsonio import JsonObject
-from routing.upstreams.payloads import parse_exactly
+from routing.upstreams.base import parse_exactly
 
 # --- Ids of calls ---------------------------------------------------------------------------------
 

@@ -16,8 +16,8 @@ from routing.upstreams.anthropic.answer import (
     read_refusal,
 )
 from routing.upstreams.anthropic.usage import UsageCounter, read_tier
+from routing.upstreams.base import DONE, read_word
 from routing.upstreams.failures import malformed_answer
-from routing.upstreams.payloads import DONE, read_word
 
 
 class _OpenBlock:

@@ -24,7 +24,7 @@ from routing.upstreams.anthropic.request import (
     resolve_thinking,
 )
 from routing.upstreams.anthropic.stream import MessagesReader
-from routing.upstreams.bearer import MODELS_PATH
+from routing.upstreams.base import MODELS_PATH
 
 MESSAGES_PATH: Final = "/messages"
 _COUNTING_PATH: Final = "/messages/count_tokens"

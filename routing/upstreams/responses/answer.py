@@ -4,8 +4,8 @@ from typing import Final
 
 from gateway.http.jsonio import JsonObject
 from routing.entities.exchange import Answer, Event, Native
+from routing.upstreams.base import parse_answer, read_word
 from routing.upstreams.failures import from_error_object, malformed_answer
-from routing.upstreams.payloads import parse_answer, read_word
 from routing.upstreams.responses.output import Output
 
 # --- Errors inside a 200 --------------------------------------------------------------------------

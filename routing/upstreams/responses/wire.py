@@ -12,9 +12,8 @@ from routing.entities.exchange import (
     Wire,
     WireRequest,
 )
-from routing.upstreams.bearer import BearerWire
+from routing.upstreams.base import DONE, BearerWire, parse_event, read_word
 from routing.upstreams.failures import malformed_answer
-from routing.upstreams.payloads import DONE, parse_event, read_word
 from routing.upstreams.responses.answer import (
     CALLS,
     KIND,

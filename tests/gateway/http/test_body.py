@@ -17,9 +17,8 @@ from gunicorn.http.body import Body, ChunkedReader, LengthReader
 from gunicorn.http.unreader import SocketUnreader
 
 from gateway.http import body
-from gateway.http.body import read_body, read_form
+from gateway.http.body import memory, read_body, read_form
 from gateway.http.errors import InvalidRequest, PayloadTooLarge, UnsupportedEncoding
-from gateway.http.large import memory
 from gateway.server import connection
 
 PACE_S = 0.005

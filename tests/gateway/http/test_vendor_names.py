@@ -1,13 +1,14 @@
 """Another vendor's names become ours, and nothing that a caller wrote does."""
 
 import json
-from copy import deepcopy
 from typing import Any
 
 import pytest
+from django.test import RequestFactory
 
 from gateway.http import vendor_names
-from gateway.http.vendor_names import map_header_names, replace_vendor_headers, replace_vendor_names
+from gateway.http.body import read_object
+from gateway.http.vendor_names import map_header_names, replace_vendor_headers
 
 
 @pytest.fixture(autouse=True)
@@ -16,7 +17,8 @@ def _every_name_is_a_routers(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def named(body: dict[str, Any]) -> dict[str, Any]:
-    return replace_vendor_names(deepcopy(body), json.dumps(body).encode())
+    request = RequestFactory().post("/", json.dumps(body), content_type="application/json")
+    return read_object(request, bytes_max=100_000_000)
 
 
 BELOW = {"model": "openrouter/auto", "tools": [{"type": "openrouter:datetime"}]}

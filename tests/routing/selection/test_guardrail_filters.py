@@ -11,8 +11,8 @@ from routing.entities.entries import EndpointEntry
 from routing.selection import guardrail_filters as guarding
 from routing.selection.filters import DATA_STEP, GUARDRAILS_STEP, ZDR_STEP, list_filters
 from routing.selection.guardrail_filters import GuardrailChoice, zdr_group
-from routing.selection.policy import apply_guardrails, build_policy
 from routing.selection.replay import read_replay
+from routing.selection.resolution import apply_guardrails, build_policy
 from routing.selection.select import select
 from routing.selection.trace import build_trace
 from routing.selection.types import (

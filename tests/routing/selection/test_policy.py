@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from routing.formats.provider_preferences import ProviderField, resolve_provider
-from routing.selection.policy import build_policy
+from routing.selection.resolution import build_policy
 from routing.selection.types import NO_POLICY, Policy, Resolution, Sort
 
 PLAIN = Resolution((), "direct")

@@ -15,7 +15,7 @@ from gateway.outbound.errors import DeadlineExceeded, FirstByteTimeout
 from routing.guarding.output_guard import OutputGuard
 from routing.selection.types import HealthSnapshot
 from routing.serving.attempts.attempts import Attempts
-from routing.serving.attempts.first_byte import find_first_byte_limit
+from routing.serving.attempts.upstream_call import find_first_byte_limit
 from routing.serving.request import process
 from routing.serving.request.context import Attempt
 from routing.serving.request.process import WINDOW_S, RetryBudget

@@ -16,8 +16,7 @@ from routing.history.content_draft import ContentDraft
 from routing.ledger.writer import LedgerWriter
 from routing.metering.cost import FREE
 from routing.metering.usage import Usage
-from routing.reports.publisher import Publisher
-from routing.reports.report import RequestReport
+from routing.reports.report import Publisher, RequestReport
 from routing.serving.answer import nonstreaming as whole
 from routing.serving.answer.loop_stream import LoopStream
 from routing.serving.answer.stream import AnswerStream

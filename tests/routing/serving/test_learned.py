@@ -7,7 +7,7 @@ from uuid import UUID
 import pytest
 
 from routing.metering.usage import Usage
-from routing.planning.endpoint_state import may_go_on, state_for
+from routing.planning.candidates import may_go_on, state_for
 from routing.selection.types import ALL_HEALTHY, NO_POLICY, Plan, Policy
 from routing.serving.request import process, stickiness
 from routing.serving.request.stickiness import Conversation

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pytest_django import Settings
 
-from accounts.key_uses import KeyUses
+from accounts.authentication import KeyUses
 from gateway.http.errors import RateLimited, Unavailable
 from gateway.limits.limits import DAY_S, MINUTE_S, Limit, Taken
 from routing.ledger.orders import Payer, TopUpOrder

@@ -7,7 +7,7 @@ import pytest
 
 from gateway.outbound.exchange import AbortHandle
 from routing.entities.entries import EndpointEntry
-from routing.planning.endpoint_state import LOOK_AGAIN_S, may_go_on
+from routing.planning.candidates import LOOK_AGAIN_S, may_go_on
 from routing.serving.attempts.attempts import Attempts
 from routing.serving.attempts.hedging import HedgingAttempts, Race
 from routing.serving.request import process

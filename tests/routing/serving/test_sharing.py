@@ -10,8 +10,8 @@ import orjson
 import pytest
 
 from routing.selection.health import EndpointHealth
-from routing.statistics.health_events import HealthEvent, HealthEvents
 from routing.statistics.long_windows import head_key
+from routing.statistics.observation import HealthEvent, HealthEvents
 from routing.statistics.stream_format import VERSION, read_entry, serialize_entry, stream_key
 from tests.routing.serving.learning import (
     LIMITED,

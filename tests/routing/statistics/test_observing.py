@@ -10,8 +10,7 @@ import pytest
 from routing.entities.entries import EndpointEntry
 from routing.selection.measurements.histogram import RELATIVE_ERROR
 from routing.selection.types import EndpointStats
-from routing.statistics.health_events import HealthEvent
-from routing.statistics.observation import REFRESH_S, Observer
+from routing.statistics.observation import REFRESH_S, HealthEvent, Observer
 from routing.upstreams.failures import (
     UpstreamFailure,
     from_status,
