@@ -87,6 +87,11 @@ urlpatterns = [
         name="change_tags",
     ),
     path(
+        "console/workspaces/<uuid:workspace_id>/member-keys",
+        workspaces.change_member_keys,
+        name="change_member_keys",
+    ),
+    path(
         "console/workspaces/<uuid:workspace_id>/limits",
         workspaces.change_rate_limits,
         name="change_rate_limits",

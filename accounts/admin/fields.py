@@ -1,5 +1,6 @@
 """Fields for what people type otherwise than the tables keep it: money in USD, lists of words."""
 
+import json
 import re
 from typing import Any
 
@@ -9,8 +10,10 @@ from pydantic import TypeAdapter, ValidationError
 from accounts.models.budget import Enforcement
 from accounts.money import usd_to_nano
 from accounts.ports import higher_apps
+from accounts.views.schemas import member_keys
 from accounts.views.schemas.fields import RateLimits, resolve_rate_limits
 from gateway.http.errors import SchemaInvalid
+from gateway.http.jsonio import dumps
 from gateway.http.validation import join_issues, list_issues
 
 _USD_MAX = 1_000_000_000
@@ -86,6 +89,38 @@ class RateLimitsField(forms.JSONField):
             raise forms.ValidationError(join_issues(list_issues(error))) from None
         except SchemaInvalid as error:
             raise forms.ValidationError(error.text) from None
+
+
+class MemberKeyLimitsField(forms.JSONField):
+    """What keys of members have, as the API takes it; None where there is nothing."""
+
+    def __init__(self) -> None:
+        help_text = (
+            "Keys that members make in the workspace have, and may ask for at most, this limit (in "
+            "USD), limit_reset, allowed_models and rate_limits; empty for none."
+        )
+        super().__init__(required=False, help_text=help_text)
+
+    def prepare_value(self, value: Any) -> Any:
+        if isinstance(value, dict) and "limit_nano" in value:
+            # The column, and not what was typed.
+            value = json.loads(dumps(member_keys.show_limits(value)))
+        return super().prepare_value(value)
+
+    def clean(self, value: object) -> Any:
+        typed = super().clean(value)
+        if not typed:
+            return None
+        try:
+            return member_keys.read_limits(member_keys.NewMemberKeyLimits.read(typed).model_dump())
+        except SchemaInvalid as error:
+            raise forms.ValidationError(error.text) from None
+
+    def has_changed(self, initial: object, data: object) -> bool:
+        try:
+            return bool(self.clean(data) != initial)
+        except forms.ValidationError:
+            return True
 
 
 class NumbersField(WordsField):

@@ -9,7 +9,12 @@ from django.http import HttpRequest
 from django.utils.safestring import SafeString
 
 from accounts.admin.budgets import BudgetInline
-from accounts.admin.fields import NumbersField, RateLimitsField, build_checkboxes
+from accounts.admin.fields import (
+    MemberKeyLimitsField,
+    NumbersField,
+    RateLimitsField,
+    build_checkboxes,
+)
 from accounts.admin.history import render_usage
 from accounts.admin.recorded import RecordedAdmin
 from accounts.models import Membership, Workspace, WorkspaceMembership
@@ -35,6 +40,7 @@ _SETTINGS = (
     *("io_logging_sampling_rate", "io_logging_api_key_ids"),
     *("is_observability_broadcast_enabled", "is_data_discount_logging_enabled"),
     *("rate_limits", "hedge", "rescue", "response_cache", "queue_weight"),
+    "member_key_limits",
 )
 _SHOWN = (
     *("id", "is_default", "default_guardrail_id", "include_byok_in_budgets"),
@@ -68,6 +74,7 @@ class WorkspaceForm(Form):
     )
 
     rate_limits = RateLimitsField()
+    member_key_limits = MemberKeyLimitsField()
     queue_weight = forms.IntegerField(
         min_value=1,
         max_value=QUEUE_WEIGHT_MAX,

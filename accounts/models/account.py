@@ -170,11 +170,12 @@ class Workspace(models.Model):
     the share of requests that are logged. `rate_limits` are as `gateway.limits.rules.dump_limits`
     writes them, null for none. `end_user_budget` holds the interval, the `limit_nano` of each end
     user, and `limits` of some by the hash of their ids; null for none. `tag_budgets` is a list of
-    budgets, each with `tag`, `interval` and `limit_nano`; null for none. `hedge` and `rescue` hold
-    for requests that do not say otherwise. With `response_cache` these ask for the cache, whose
-    answers all keys of the workspace share. `queue_weight`, which operators set, is how often it is
-    its turn in front of a full endpoint, beside others. Two flags only say what the team allows:
-    data in return for a discount, and sending traces to its destinations.
+    budgets, each with `tag`, `interval` and `limit_nano`; null for none. `member_key_limits` are
+    those of keys that members make, by the names of a key's columns; null for none. `hedge` and
+    `rescue` hold for requests that do not say otherwise. With `response_cache` these ask for the
+    cache, whose answers all keys of the workspace share. `queue_weight`, which operators set, is
+    how often it is its turn in front of a full endpoint, beside others. Two flags only say what the
+    team allows: data in return for a discount, and sending traces to its destinations.
     """
 
     class ProviderSort(models.TextChoices):
@@ -208,6 +209,7 @@ class Workspace(models.Model):
     queue_weight = models.PositiveSmallIntegerField(default=1, db_default=1)
     tag_budgets = models.JSONField(null=True, blank=True, default=None, editable=False)
     end_user_budget = models.JSONField(null=True, blank=True, default=None, editable=False)
+    member_key_limits = models.JSONField(null=True, blank=True, default=None)
     created_by = models.ForeignKey(
         User, on_delete=models.PROTECT, related_name="+", null=True, blank=True, editable=False
     )

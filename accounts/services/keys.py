@@ -18,6 +18,7 @@ from accounts.keystring import generate_key, hash_key, label_key
 from accounts.models import Account, ApiKey, App, FormerHash, User, Workspace
 from accounts.models.key import ApiKeyQuerySet
 from accounts.services.key_limits import KeyUsage, set_counter_limits
+from accounts.services.member_keys import bound_key
 from accounts.services.past_spending import recount_budgets
 from accounts.services.records import SYSTEM, Actor, read_fields, record_change
 from accounts.services.spend_scopes import end_member_budgets, outdate_limits
@@ -295,6 +296,7 @@ def _renew_or_create(
             playground_user=person,
             expires_at=expires_at,
             by=by,
+            **bound_key(workspace.pk, creator.pk if creator else None, {}).fields,
         )
     if key.disabled:
         raise PlaygroundDisabled

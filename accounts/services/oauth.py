@@ -22,8 +22,15 @@ from accounts.models import ApiKey, App, AuthorizationCode, Membership, User, Wo
 from accounts.models.oauth import ORIGIN_CHARS_MAX
 from accounts.roles import Action, list_account_roles, list_workspace_roles
 from accounts.services.keys import create_key, delete_keys
+from accounts.services.member_keys import bound_key
 from accounts.services.records import Actor, record_change
-from gateway.http.errors import GatewayError, InvalidRequest, NotFound, PermissionDenied
+from gateway.http.errors import (
+    GatewayError,
+    InvalidRequest,
+    NotFound,
+    PermissionDenied,
+    SchemaInvalid,
+)
 from gateway.http.jsonio import JsonObject
 from gateway.http.paging import Page
 
@@ -116,12 +123,15 @@ def select_usable_workspaces(user: User) -> QuerySet[Workspace]:
 def authorize_app(
     *, asked: AppRequest, workspace: Workspace, creator: User | None, by: Actor
 ) -> tuple[AuthorizationCode, str]:
-    """A new code and its string, which is shown this once."""
+    """A new code and its string, which is shown this once. Raises `SchemaInvalid` where the
+    creator's keys may not have so much."""
+    limit = {"limit_nano": asked.limit_nano, "limit_reset": asked.limit_reset}
+    if issues := bound_key(workspace.pk, creator.pk if creator else None, limit).issues:
+        raise SchemaInvalid(issues)
     now, random = datetime.now(UTC), secrets.token_urlsafe(32)
     string = random + _sign(random)
     name = asked.app_name or asked.origin.partition("://")[2] or NO_CALLBACK
     with transaction.atomic():
-        AuthorizationCode.objects.filter(created_at__lt=now - _KEPT_FOR).delete()
         (app,) = App.objects.bulk_create(
             [
                 App(
@@ -188,7 +198,9 @@ def exchange_code(*, code: str, verifier: str | None, method: str | None) -> tup
         if row is not None and refusal is None:
             made = _make_key(row)
             if made is not None:
-                found.update(used_at=datetime.now(UTC))
+                now = datetime.now(UTC)
+                found.update(used_at=now)
+                AuthorizationCode.objects.filter(created_at__lt=now - _KEPT_FOR).delete()
                 return made
             refusal = InvalidCode()
         # It is raised when this is committed.
@@ -227,13 +239,14 @@ def _make_key(row: Any) -> tuple[ApiKey, str] | None:
     workspace = workspaces.select_for_update(of=("account", "self"), no_key=True).first()
     if workspace is None:
         return None
+    # What members may have was less, perhaps, when the code was given out.
+    limit = {"limit_nano": row.limit_nano, "limit_reset": row.limit_reset}
     return create_key(
         account=workspace.account,
         name=row.key_name,
         workspace=workspace,
         creator=row.creator,
-        limit_nano=row.limit_nano,
-        limit_reset=row.limit_reset,
+        **bound_key(workspace.pk, row.creator_id, limit).fields,
         expires_at=row.expires_at,
         app=row.app,
         by=Actor(operator_id=row.operator_id, management_key_id=row.approving_key_id),

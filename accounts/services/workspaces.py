@@ -37,6 +37,7 @@ SETTINGS: Final = (
     *("io_logging_api_key_ids", "io_logging_sampling_rate"),
     *("is_data_discount_logging_enabled", "is_observability_broadcast_enabled"),
     *("is_observability_io_logging_enabled", "end_user_budget", "tag_budgets"),
+    "member_key_limits",
 )
 _UUID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
 _KEYS: Final = "keys"

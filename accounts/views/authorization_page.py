@@ -25,7 +25,7 @@ from accounts.services.oauth import (
 )
 from accounts.services.records import operator_actor
 from accounts.views.schemas.oauth import CHALLENGE_CHARS_MAX, Method, check_callback
-from gateway.http.errors import GatewayError, InvalidRequest
+from gateway.http.errors import GatewayError, InvalidRequest, SchemaInvalid
 from gateway.http.jsonio import JsonObject
 from gateway.http.middleware import PAGE_POLICY
 from gateway.http.resources import Query
@@ -113,13 +113,17 @@ def authorize(request: HttpRequest) -> HttpResponse:
         return _answer(request, query, "error", "access_denied", {"is_refused": True})
     form = AuthorizationForm(user, request.POST if request.method == "POST" else None)
     if request.method == "POST" and form.is_valid():
-        _, code = authorize_app(
-            asked=form.build_request(query),
-            workspace=form.cleaned_data["workspace"],
-            creator=user,
-            by=operator_actor(user),
-        )
-        return _answer(request, query, "code", code, {"code": code})
+        try:
+            _, code = authorize_app(
+                asked=form.build_request(query),
+                workspace=form.cleaned_data["workspace"],
+                creator=user,
+                by=operator_actor(user),
+            )
+        except SchemaInvalid as error:
+            form.add_error("limit_usd", error.text.partition(": ")[2])
+        else:
+            return _answer(request, query, "code", code, {"code": code})
     return _ask(request, query, form)
 
 

@@ -11,8 +11,9 @@ from django.urls import reverse
 from django.views.decorators.http import require_POST
 
 from accounts.admin.fields import UsdField, WordsField, resolve_models
-from accounts.models import ApiKey
+from accounts.models import ApiKey, User
 from accounts.services.keys import change_key, create_key, rotate_key, set_disabled
+from accounts.services.member_keys import bound_key
 from accounts.services.records import operator_actor
 from console.page import PageContext, page, render_page
 from console.queries.keys import (
@@ -36,6 +37,7 @@ from console.views.rate_limits import (
     list_scoped_limits,
     read_scoped_change,
 )
+from console.views.workspace_forms import RESETS, describe_member_limits
 from gateway.http.jsonio import format_usd
 from gateway.limits.rules import FIGURES
 
@@ -49,6 +51,8 @@ _LIFETIME_CHOICES: Final = [
     ("365", "In a year"),
 ]
 _NEVER: Final = "never"
+# Where a field of the API is called otherwise.
+_FIELD_OF: Final = {"limit": "limit_usd"}
 _NEW_LIFETIME_CHOICES: Final = [("", "As it is"), (_NEVER, "Never"), *_LIFETIME_CHOICES[1:]]
 _GRACE_CHOICES: Final = [
     ("0", "at once"),
@@ -56,7 +60,6 @@ _GRACE_CHOICES: Final = [
     ("86400", "in a day"),
     ("604800", "in a week"),
 ]
-_RESETS: Final = [("", "Never: it is for all time"), *ApiKey.Reset.choices]
 COLUMNS: Final = (
     Column("Name", lambda row: row.key.name, link=lambda row: _link(row.key), order="name"),
     Column("Key", lambda row: row.key.label, "code"),
@@ -92,7 +95,7 @@ class LimitForm(FiguresForm):
         label="Limit in USD", required=False, min_value=0, help_text="Empty for no limit."
     )
     limit_reset = forms.ChoiceField(
-        label="The limit begins anew", required=False, choices=_RESETS, help_text="Days are UTC."
+        label="The limit begins anew", required=False, choices=RESETS, help_text="Days are UTC."
     )
 
     allowed_models = WordsField(
@@ -133,6 +136,32 @@ class NewKeyForm(LimitForm):
         self.workspaces = {str(each.pk): each for each in list_workspaces_for_keys(scope)}
         choices = [(pk, workspace.name) for pk, workspace in self.workspaces.items()]
         self.fields["workspace"].choices = choices  # type: ignore[attr-defined]  # It is a choice.
+        self._scope = scope
+        self.creator: User | None = None
+        # What the person's keys have there at most, by the workspace's name.
+        self.bounds = [
+            (workspace.name, describe_member_limits(workspace.member_key_limits))
+            for pk, workspace in self.workspaces.items()
+            if workspace.member_key_limits and not scope.leads(workspace.pk)
+        ]
+
+    def clean(self) -> dict[str, Any]:
+        """With the creator, and the columns of what the workspace lets keys of members have."""
+        said: dict[str, Any] = super().clean() or {}
+        if self.errors:
+            return said
+        wanted = {
+            "limit_nano": said["limit_usd"],
+            "limit_reset": self.read_reset(),
+            "allowed_models": said["allowed_models"],
+            "rate_limits": self.read_rate_limits(),
+        }
+        self.creator = self._scope.user if is_member(self._scope) else None
+        creator_id = self.creator.pk if self.creator else None
+        bound = bound_key(self.workspaces[said["workspace"]].pk, creator_id, wanted)
+        for issue in bound.issues:
+            self.add_error(_FIELD_OF.get(issue.path, issue.path), issue.message)
+        return said | {"limits": bound.fields}
 
     def read_expiry(self, now: datetime) -> datetime | None:
         days = _LIFETIMES[self.cleaned_data["lifetime"]]
@@ -200,14 +229,11 @@ def make_key(request: HttpRequest, page: PageContext) -> HttpResponse:
         account=page.scope.account,
         name=form.cleaned_data["name"],
         workspace=workspace,
-        creator=page.scope.user if is_member(page.scope) else None,
-        limit_nano=form.cleaned_data["limit_usd"],
-        limit_reset=form.read_reset(),
+        creator=form.creator,
         expires_at=form.read_expiry(page.now),
-        rate_limits=form.read_rate_limits(),
         hedge=form.cleaned_data["hedge"],
         rescue=form.cleaned_data["rescue"],
-        allowed_models=form.cleaned_data["allowed_models"],
+        **form.cleaned_data["limits"],
         by=operator_actor(request.user),
     )
     return _show_string(request, page, key, string, "Your new key")

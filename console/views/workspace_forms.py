@@ -6,11 +6,18 @@ from typing import Any, Final
 
 from django import forms
 
-from accounts.admin.fields import EnforcementField, UsdField, build_checkboxes
+from accounts.admin.fields import (
+    EnforcementField,
+    UsdField,
+    WordsField,
+    build_checkboxes,
+    resolve_models,
+)
 from accounts.models import ApiKey, Workspace, WorkspaceBudget
 from accounts.models.account import SAMPLING_RATE_MIN, SERVER_TOOLS
 from accounts.ports import higher_apps
 from accounts.roles import Action
+from accounts.services.member_keys import describe_limit
 from accounts.services.workspaces import SLUG_CHARS_MAX, SLUG_PATTERN
 from accounts.views.schemas.workspace import (
     END_USER_LIMITS_MAX,
@@ -18,8 +25,15 @@ from accounts.views.schemas.workspace import (
     TAG_BUDGETS_MAX,
 )
 from console.scope import Scope
+from console.views.rate_limits import (
+    FiguresForm,
+    describe_figures,
+    find_whole_limit,
+    list_scoped_limits,
+)
 from gateway.end_users import hash_user
 from gateway.http.jsonio import JsonObject, format_usd
+from gateway.limits.rules import FIGURES
 
 # What decides who gets to see prompts and answers, and is for those alone who may read them.
 _CONTENTS: Final = (
@@ -27,6 +41,7 @@ _CONTENTS: Final = (
     "io_logging_sampling_rate",
     "is_observability_broadcast_enabled",
 )
+RESETS: Final = [("", "Never: it is for all time"), *ApiKey.Reset.choices]
 
 
 def _build_amount(label: str, **options: Any) -> UsdField:
@@ -117,6 +132,62 @@ class SettingsForm(forms.Form):
 
     def clean_disabled_server_tools(self) -> list[str] | None:
         return self.cleaned_data["disabled_server_tools"] or None
+
+
+class MemberKeysForm(FiguresForm):
+    """What each key has that a member makes in a workspace, and has at most."""
+
+    limit_usd = UsdField(
+        label="Limit of each key in USD", required=False, min_value=0, help_text="Empty: no limit."
+    )
+    limit_reset = forms.ChoiceField(label="The limit begins anew", required=False, choices=RESETS)
+    allowed_models = WordsField(
+        label="Only these models",
+        required=False,
+        help_text="Ids, with commas between; empty for all models.",
+    )
+
+    field_order = ("limit_usd", "limit_reset", "allowed_models", *FIGURES)
+
+    def __init__(self, workspace: Workspace, data: Any = None) -> None:
+        self._before: JsonObject = workspace.member_key_limits or {}
+        limit_nano = self._before.get("limit_nano")
+        initial = {
+            "limit_usd": "" if limit_nano is None else format_usd(limit_nano),
+            "limit_reset": self._before.get("limit_reset") or "",
+            "allowed_models": self._before.get("allowed_models"),
+            **find_whole_limit(self._before.get("rate_limits")),
+        }
+        super().__init__(data, initial=initial, auto_id="member_keys_%s")
+
+    def clean_allowed_models(self) -> list[str] | None:
+        return resolve_models(self.cleaned_data["allowed_models"])
+
+    def build_limits(self) -> JsonObject | None:
+        """The column."""
+        said = self.cleaned_data
+        limit_nano: int | None = said["limit_usd"]
+        column = {
+            "limit_nano": limit_nano,
+            "limit_reset": None if limit_nano is None else said["limit_reset"] or None,
+            "allowed_models": said["allowed_models"],
+            "rate_limits": self.read_rate_limits(self._before.get("rate_limits")),
+        }
+        return None if all(each is None for each in column.values()) else column
+
+
+def describe_member_limits(column: JsonObject | None) -> str:
+    """What keys of members have at most, in words; empty for nothing."""
+    if column is None:
+        return ""
+    parts = []
+    if column["limit_nano"] is not None:
+        parts.append(describe_limit(column["limit_nano"], column["limit_reset"]))
+    if column["allowed_models"] is not None:
+        parts.append(f"only {', '.join(column['allowed_models'])}")
+    parts += [each for each in [describe_figures(find_whole_limit(column["rate_limits"]))] if each]
+    parts += [words for _, words in list_scoped_limits(column["rate_limits"])]
+    return "; ".join(parts)
 
 
 class EndUserBudgetForm(forms.Form):

@@ -35,9 +35,11 @@ from console.views.settings import require_role
 from console.views.workspace_forms import (
     BudgetForm,
     EndUserBudgetForm,
+    MemberKeysForm,
     NewWorkspaceForm,
     SettingsForm,
     TagBudgetForm,
+    describe_member_limits,
 )
 from gateway.http.jsonio import JsonObject
 
@@ -198,6 +200,24 @@ def change_tags(request: HttpRequest, page: PageContext, workspace_id: UUID) -> 
 
 @require_POST
 @page
+def change_member_keys(request: HttpRequest, page: PageContext, workspace_id: UUID) -> HttpResponse:
+    """Say what keys have that members make, and have at most."""
+    workspace, scope = _find_ruled(page, workspace_id)
+    form = MemberKeysForm(workspace, request.POST)
+    if not form.is_valid():
+        return _render(request, page, workspace, scope, member_keys_form=form)
+    change_workspace(
+        account_id=workspace.account_id,
+        reference=str(workspace.pk),
+        by=operator_actor(request.user),
+        changes={"member_key_limits": form.build_limits()},
+    )
+    messages.success(request, "Saved. It holds for keys that members make from now on.")
+    return HttpResponseRedirect(_link(workspace))
+
+
+@require_POST
+@page
 def change_rate_limits(request: HttpRequest, page: PageContext, workspace_id: UUID) -> HttpResponse:
     """Say how much all keys of the workspace together may ask for."""
     workspace, scope = _find_ruled(page, workspace_id)
@@ -274,6 +294,8 @@ def _render(
         "budget_form": BudgetForm(),
         "end_user_form": EndUserBudgetForm(workspace),
         "tag_form": TagBudgetForm(workspace),
+        "member_keys_form": MemberKeysForm(workspace),
+        "member_key_words": describe_member_limits(workspace.member_key_limits),
         "settings_form": SettingsForm(scope, workspace),
         "limit_form": FiguresForm(initial=find_whole_limit(workspace.rate_limits)),
         "whole_limit": describe_figures(find_whole_limit(workspace.rate_limits)),

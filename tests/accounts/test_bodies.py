@@ -101,6 +101,7 @@ def test_two_fields_make_a_workspace() -> None:
         "io_logging_sampling_rate": 1,
         "end_user_budget": None,
         "tag_budgets": None,
+        "member_key_limits": None,
         "is_data_discount_logging_enabled": False,
         "is_observability_broadcast_enabled": False,
         "is_observability_io_logging_enabled": False,

@@ -52,6 +52,7 @@ def test_a_new_workspace_shows_every_field(mine: Manager) -> None:
         "include_byok_in_budgets": False,
         "end_user_budget": None,
         "tag_budgets": None,
+        "member_key_limits": None,
         "io_logging_api_key_ids": None,
         "io_logging_sampling_rate": 1,
         "is_data_discount_logging_enabled": False,

@@ -35,11 +35,15 @@ def test_an_employee_comes_and_goes_without_anyone_s_help(
         "role": "org:member", "workspace": lab.pk, "workspace_role": "member",
     }  # fmt: skip
     assert admin_client.post("/admin/accounts/claimmapping/add/", mapping).status_code == 302
+    office.ok("PATCH", "/workspaces/lab", {"member_key_limits": {"limit": 5}})
     employee = Client(headers={"Accept": "text/html"})
 
     assert sign_in(employee, provider).status_code == 302
-    form = {"name": "mine", "workspace": lab.pk, "limit_usd": "5", "limit_reset": "monthly"}
-    made = employee.post("/console/keys/new", form | {"lifetime": "30"})
+    form = {"name": "mine", "workspace": lab.pk, "limit_usd": "", "lifetime": "30"}
+    assert "at most: 5 USD in all" in employee.get("/console/keys/new").text
+    more = employee.post("/console/keys/new", form | {"limit_usd": "6"})
+    assert (more.status_code, "at most 5 USD" in more.text) == (400, True)
+    made = employee.post("/console/keys/new", form)
 
     (string,) = set(KEY.findall(made.text))
     status, said = office.call("GET", "/key", key=string)

@@ -67,6 +67,7 @@ THINGS: Final = {
     "end_budget": act("workspace", interval="daily"),
     "change_end_users": act("workspace", interval="daily", limit_usd="1"),
     "change_tags": act("workspace", tag="team=*", interval="daily", limit_usd="1"),
+    "change_member_keys": act("workspace", limit_usd="1", limit_reset="daily"),
     "change_rate_limits": act("workspace", requests_per_minute="5"),
     "change_scoped_limits": act("workspace", part="user", value="*", concurrent="1"),
     "change_members": act("workspace", to="admin", user=MEMBER),

@@ -72,13 +72,14 @@ def test_budgets_are_set_by_who_rules_the_account(team: Team, role: str) -> None
             ("end_budget", {"interval": "monthly"}),
             ("change_end_users", {"interval": "daily", "limit_usd": "9"}),
             ("change_tags", {"tag": "a=b", "interval": "daily", "limit_usd": "9"}),
+            ("change_member_keys", {"limit_usd": "9"}),
             ("change_rate_limits", {"requests_per_minute": "9"}),
             ("change_scoped_limits", {"part": "user", "value": "*", "concurrent": "9"}),
         ):
             path = reverse(f"console:{name}", args=[find(team, "led").pk])
             assert (name, team.client(role).post(path, said).status_code) == (name, 404)
         assert find(team, "led").budgets.get().limit_nano == 10**9
-        assert find(team, "led").end_user_budget is None
+        assert find(team, "led").end_user_budget is find(team, "led").member_key_limits is None
         assert (find(team, "led").tag_budgets, find(team, "led").rate_limits) == (None, None)
         return
     assert answer.status_code == 302
@@ -112,6 +113,30 @@ def test_end_users_of_a_workspace_get_a_budget_and_one_his_own(team: Team) -> No
     assert ("Daily: $2" in page, path in page) == (True, False)
     assert client.post(path, {"interval": ""}).status_code == 302
     assert find(team, "led").end_user_budget is None
+
+
+def test_keys_of_members_get_limits_of_the_workspace(team: Team) -> None:
+    led, client = find(team, "led"), team.client("admin")
+    scoped = {"scope": {"user": "*"}, "concurrent": 1}
+    led.member_key_limits = dict.fromkeys(("limit_nano", "limit_reset", "allowed_models"))
+    led.member_key_limits["rate_limits"] = [scoped]
+    led.save()
+    path = reverse("console:change_member_keys", args=[led.pk])
+    form = {"limit_usd": "2.5", "limit_reset": "weekly", "requests_per_minute": "9"}
+
+    assert client.post(path, form | {"allowed_models": "nope/none"}).status_code == 400
+    assert client.post(path, form).status_code == 302
+
+    assert find(team, "led").member_key_limits == {
+        "limit_nano": 2_500_000_000,
+        "limit_reset": "weekly",
+        "allowed_models": None,
+        # What the form does not show stays.
+        "rate_limits": [{"requests_per_minute": 9}, scoped],
+    }
+    page = team.client("lead").get(reverse("console:workspace", args=[led.pk])).text
+    words = "2.5 USD weekly; 9 requests per minute; user *: 1 concurrent"
+    assert (words in page, path in page) == (True, False)
 
 
 def test_tags_of_a_workspace_get_budgets_that_are_raised_and_removed(team: Team) -> None:

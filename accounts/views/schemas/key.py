@@ -76,7 +76,7 @@ def _clean_networks(texts: list[str] | None) -> list[str] | None:
         ) from None
 
 
-_Models = Annotated[
+Models = Annotated[
     Annotated[list[Annotated[str, Field(min_length=1, max_length=200)]], Field(min_length=1)]
     | None,
     AfterValidator(each_once),
@@ -100,7 +100,7 @@ class _Settings(BaseModel):
     limit_reset: ResetInterval | None = None
     limit_enforcement: Enforcement = Field("block", description=ENFORCEMENT)
     include_byok_in_limit: bool = False
-    allowed_models: _Models = Field(
+    allowed_models: Models = Field(
         None, description="Known models that it may ask for, kept as canonical slugs; null for all."
     )
     allowed_ips: _Networks = Field(
@@ -282,11 +282,11 @@ def read_key_changes(body: Mapping[str, Any]) -> JsonObject:
     return changes
 
 
-def resolve_models(names: list[str] | None) -> list[str] | None:
+def resolve_models(names: list[str] | None, *, field: str = "allowed_models") -> list[str] | None:
     """Canonical slugs of a key's models. Raises `SchemaInvalid` for an unknown one."""
     if not names:
         return None
-    models, issues = find_models("allowed_models", names)
+    models, issues = find_models(field, names)
     if issues:
         raise SchemaInvalid(issues)
     return models

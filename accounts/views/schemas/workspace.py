@@ -16,6 +16,7 @@ from accounts.money import usd_to_nano
 from accounts.ports import higher_apps
 from accounts.services.workspace_budgets import INTERVALS
 from accounts.services.workspaces import SLUG_CHARS_MAX, SLUG_PATTERN
+from accounts.views.schemas import member_keys
 from accounts.views.schemas.fields import (
     ENFORCEMENT,
     Enforcement,
@@ -154,6 +155,9 @@ class _Settings(BaseModel):
     end_user_budget: NewEndUserBudget | None = Field(
         None, description="Ours. Requests without an end user are not held to it."
     )
+    member_key_limits: member_keys.NewMemberKeyLimits | None = Field(
+        None, description="Ours. Of keys that members make from then on; leads are not held to it."
+    )
 
 
 class NewWorkspace(ManagedBody, _Settings):
@@ -210,6 +214,7 @@ class WorkspaceObject(_Settings, _Identified):
     )
     tag_budgets: list[TagBudget] | None  # type: ignore[assignment]  # Amounts are told as such.
     end_user_budget: EndUserBudget | None  # type: ignore[assignment]  # Answers name nobody.
+    member_key_limits: member_keys.MemberKeyLimits | None  # type: ignore[assignment]  # As above.
     created_at: datetime
     created_by: UserId | None
     updated_at: datetime | None = Field(description="Null until the first change.")
@@ -284,6 +289,8 @@ def _columns(fields: JsonObject) -> JsonObject:
         raise SchemaInvalid(unknown)
     if fields.get("rate_limits") is not None:
         fields["rate_limits"] = resolve_rate_limits(fields["rate_limits"])
+    if "member_key_limits" in fields:
+        fields["member_key_limits"] = member_keys.read_limits(fields["member_key_limits"])
     if fields.get("tag_budgets") is not None:
         places = [(each["tag"], each["reset_interval"]) for each in fields["tag_budgets"]]
         again = [index for index, place in enumerate(places) if place in places[:index]]
@@ -375,6 +382,7 @@ def serialize_workspace(row: Any) -> JsonObject:
         created_by=row.creator_public_id,
         rate_limits=describe_limits(row.rate_limits),
         end_user_budget=_show_end_user_budget(row.end_user_budget),
+        member_key_limits=member_keys.show_limits(row.member_key_limits),
         tag_budgets=row.tag_budgets and [_show_tag_budget(each) for each in row.tag_budgets],
     )
 
