@@ -66,6 +66,7 @@ class GuardrailEntry:
     forbidden_uses: frozenset[str] = frozenset()
     filters: tuple[FilterEntry, ...] = ()
     output_filters: tuple[FilterEntry, ...] = ()
+    enforces_schema: bool = False
 
 
 class CatalogueRules(NamedTuple):
@@ -96,6 +97,8 @@ class Guard(NamedTuple):
     filters: tuple[GuardrailFilter, ...] = ()
     # Those of answers.
     output_filters: tuple[GuardrailFilter, ...] = ()
+    # Whether structured answers are held to the schema of their request.
+    enforces_schema: bool = False
 
     def admits(self, region: str) -> bool:
         """Whether requests may come in through hosts of this data region."""
@@ -108,15 +111,16 @@ NO_RULES: Final = CatalogueRules()
 def combine_guardrails(entries: Iterable[GuardrailEntry]) -> Guard | None:
     """What they come to together; None where they say nothing about a request."""
     choice, filters, of_answers = NO_RULES, list[GuardrailFilter](), list[GuardrailFilter]()
+    enforces_schema = False
     for entry in entries:
+        enforces_schema |= entry.enforces_schema
         choice = narrow_rules(choice, entry)
         filters += [GuardrailFilter(each, entry.scope, entry.id) for each in entry.filters]
         of_answers += [
             GuardrailFilter(each, entry.scope, entry.id) for each in entry.output_filters
         ]
-    if choice == NO_RULES and not filters and not of_answers:
-        return None
-    return Guard(choice, tuple(filters), tuple(of_answers))
+    guard = Guard(choice, tuple(filters), tuple(of_answers), enforces_schema)
+    return None if guard == Guard(NO_RULES) else guard
 
 
 def narrow_rules(choice: CatalogueRules, entry: GuardrailEntry) -> CatalogueRules:
@@ -185,6 +189,7 @@ def build_entry(guardrail: Any, scope: Scope) -> GuardrailEntry:
             *_read_builtin_filters(guardrail.content_filter_builtins),
         ),
         output_filters=output_filters,
+        enforces_schema=guardrail.enforce_schema,
     )
 
 

@@ -43,7 +43,7 @@ _SETTINGS = (
     *("enforce_zdr_xai", "enforce_zdr_other", "enable_paid_model_training"),
     *("enable_free_model_training", "enable_free_model_publication"),
     *("content_filters", "content_filter_builtins", "allowed_data_regions"),
-    *("output_filters", "output_filter_builtins", "output_shadow"),
+    *("output_filters", "output_filter_builtins", "output_shadow", "enforce_schema"),
 )
 _SHOWN = ("id", "is_default", "spending", "created_at", "updated_at")
 _WINDOW = {"daily": "day", "weekly": "week", "monthly": "month"}

@@ -76,6 +76,11 @@ class Guardrail(models.Model):
         db_default=False,
         help_text="Output filters only count what they would have done.",
     )
+    enforce_schema = models.BooleanField(
+        default=False,
+        db_default=False,
+        help_text="Answers that do not fit their request's JSON schema are asked for once more.",
+    )
     allowed_data_regions = _list()
     # Counts the changes, so that of two at a time one is told.
     revision = models.PositiveBigIntegerField(default=0, editable=False)

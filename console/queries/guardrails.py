@@ -84,6 +84,8 @@ def describe_rules(guardrail: Guardrail) -> Iterator[str]:
         yield "zero data retention"
     if any(getattr(guardrail, name) is False for name in _TRAINING):
         yield "no training on prompts"
+    if guardrail.enforce_schema:
+        yield "structured answers fit their schema"
     for each in guardrail.content_filter_builtins or ():
         yield f"{_VERBS[each['action']]} {BUILTINS[each['slug']].lower()}"
     for each in guardrail.content_filters or ():

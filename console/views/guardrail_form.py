@@ -26,6 +26,7 @@ _TRAINING: Final = {
     "enable_free_model_training": "free models that train on prompts",
     "enable_free_model_publication": "free models that publish prompts",
 }
+_SWITCHES: Final = ("output_shadow", "enforce_schema")
 _LISTS: Final = ("allowed_models", "ignored_models", "allowed_providers", "ignored_providers")
 
 
@@ -38,6 +39,11 @@ class GuardrailForm(forms.Form):
         required=False,
         label="Try the filters of answers",
         help_text="They change no answer. Each request's page tells what they would have done.",
+    )
+    enforce_schema = forms.BooleanField(
+        required=False,
+        label="Hold structured answers to their JSON schema",
+        help_text="What does not fit is asked for once more. Both calls are charged.",
     )
     allowed_models = WordsField(
         required=False, label="Only these models", help_text="Ids, with commas between."
@@ -149,7 +155,7 @@ class GuardrailForm(forms.Form):
         body["content_filter_builtins"] = builtins or None
         body["output_filter_builtins"] = of_answers or None
         body |= {place: self._build_patterns(place) or None for place, _ in _PLACES}
-        body["output_shadow"] = said["output_shadow"]
+        body |= {name: said[name] for name in _SWITCHES}
         if "name" in said:
             body["name"] = said["name"]
         return body
@@ -175,7 +181,7 @@ def _list_patterns(guardrail: Guardrail) -> list[JsonObject]:
 
 
 def _read_initial(guardrail: Guardrail) -> JsonObject:
-    names = ("name", "description", "allowed_data_regions", "reset_interval", "output_shadow")
+    names = ("name", "description", "allowed_data_regions", "reset_interval", *_SWITCHES)
     initial: JsonObject = {name: getattr(guardrail, name) for name in (*names, *_LISTS)}
     limit_nano = guardrail.limit_nano
     initial["limit_usd"] = "" if limit_nano is None else format_usd(limit_nano)

@@ -99,6 +99,8 @@ class FileParserPlugin(_Plugin, total=False):
 
 class ResponseHealingPlugin(_Plugin, total=False):
     id: Annotated[Literal["response-healing"], REQUIRED]
+    # Whole answers that do not fit the JSON schema are asked for once more.
+    repair: bool
 
 
 class ContextCompressionPlugin(_Plugin, total=False):

@@ -60,6 +60,7 @@ from routing.serving.request.context import (
     read_caller_headers,
 )
 from routing.serving.request.loop import Loop
+from routing.serving.request.schema_check import start_schema_check
 from routing.statistics import observation
 
 _NOT_BESIDE: Final = "Invalid input: not beside tools, plugins or filters that the gateway runs"
@@ -143,6 +144,7 @@ def admit(
     progress = RequestProgress(
         context, planning.loop, stages=planning.stages, content=_start_draft(context)
     )
+    progress.schema_check = start_schema_check(context, progress.content)
     if caller.guard is not None and caller.guard.output_filters:
         filters = caller.guard.output_filters
         progress.output_guard = OutputGuard(filters, context.chat, caller.account_id)

@@ -79,6 +79,10 @@ class Plugin:
         """The chat-shaped message of a whole answer; streams are not changed."""
         return message
 
+    def enforces_schema(self) -> bool:
+        """Whether whole answers that do not fit the request's JSON schema are asked for again."""
+        return False
+
     def annotations(self) -> list[JsonObject]:
         """What an answer cites on its account, told with its end."""
         return []

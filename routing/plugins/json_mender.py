@@ -1,7 +1,9 @@
-"""Repairs broken JSON in a process of its own: `python -I json_mender.py LIMITS`.
+"""Repairs JSON, or holds it to a schema, in a process of its own:
+`python -I json_mender.py LIMITS`.
 
-Reads one frame from standard input (`texts` to try, `wants_object`) and writes one frame: the JSON
-of the first text that can be repaired, or nothing. Exceeding a limit ends the process. It must not
+Reads one frame from standard input and writes one. Of `texts` to try, and `wants_object`, that is
+the JSON of the first that can be repaired, or nothing; of a `value` and a `schema`, what does not
+fit, or nothing. Exceeding a limit ends the process, and so does a schema that is none. It must not
 import anything of the project.
 """
 
@@ -12,17 +14,22 @@ import signal
 import struct
 import sys
 from collections.abc import Sequence
+from importlib import import_module
 from typing import Any
 
 LENGTH = struct.Struct(">I")
 NICE = 10
+PROBLEM_CHARS_MAX = 500
 
 
 def main() -> None:
     bind(json.loads(sys.argv[1]))
     (length,) = LENGTH.unpack(sys.stdin.buffer.read(LENGTH.size))
     asked = json.loads(sys.stdin.buffer.read(length))
-    told = (mend(asked["texts"], wants_object=asked["wants_object"]) or "").encode()
+    if "schema" in asked:
+        told = find_problem(asked["value"], asked["schema"]).encode("utf-8", "replace")
+    else:
+        told = (mend(asked["texts"], wants_object=asked["wants_object"]) or "").encode()
     sys.stdout.buffer.write(LENGTH.pack(len(told)) + told)
     sys.stdout.buffer.flush()
 
@@ -55,6 +62,20 @@ def write_json(value: object) -> str | None:
     except (ValueError, RecursionError):
         return None
     return made
+
+
+def find_problem(value: object, schema: dict[str, Any]) -> str:
+    """The plainest thing that is wrong with the value, and where; empty where nothing is. Other
+    documents that the schema names are never fetched."""
+    from referencing import Registry
+
+    # It comes without types.
+    validators: Any = import_module("jsonschema.validators")
+    kind = validators.validator_for(schema, default=validators.Draft202012Validator)
+    kind.check_schema(schema)
+    checks = kind(schema, registry=Registry()).iter_errors(value)
+    error = validators.exceptions.best_match(checks)
+    return "" if error is None else f"{error.json_path}: {error.message}"[:PROBLEM_CHARS_MAX]
 
 
 def bind(limits: dict[str, Any]) -> None:

@@ -30,6 +30,11 @@ FENCES_MAX: Final = 3
 
 
 class ResponseHealing(Plugin):
+    """With `repair`, answers are held to the schema of their request."""
+
+    def enforces_schema(self) -> bool:
+        return bool(self.settings.get("repair"))
+
     def rewrites(self, chat: ChatRequest) -> bool:
         return not chat.stream and chat.response_format_type in _OF_JSON
 
@@ -98,18 +103,35 @@ _free = threading.BoundedSemaphore(AT_ONCE)
 def mend_json(texts: Sequence[str], *, wants_object: bool) -> str | None:
     """The repaired JSON of the first text that can be repaired; None if there is none, or if it
     takes too much time, processor time or memory."""
+    question = {"texts": texts, "wants_object": wants_object}
+    return _ask_mender(question, "json_repair") or None
+
+
+def find_schema_problem(text: str, schema: JsonObject) -> str | None:
+    """What is wrong with an answer that is to fit a JSON schema, empty where it does. None where
+    that cannot be told: the schema is none, or looking takes too much time or memory."""
+    if len(text) > CHARS_MAX:
+        return None
+    value = _parse_strict(text)
+    if value is None and text.strip() != "null":
+        return "it is not JSON"
+    return _ask_mender({"value": value, "schema": schema}, "jsonschema.validators")
+
+
+def _ask_mender(question: JsonObject, package: str) -> str | None:
+    """Its word, by the help of a package; None where it has none, or not within its limits."""
     until = time.monotonic() + TIME_S
     if not _free.acquire(timeout=TIME_S):
         return None
     try:
-        asked = json.dumps({"texts": texts, "wants_object": wants_object}).encode()
+        asked = json.dumps(question).encode()
         limits = {"seconds": TIME_S, "cpu_seconds": CPU_S, "memory_bytes": _MEMORY_BYTES}
         user = host_users.lease()
-        command = host_users.script_command([_MENDER, json.dumps(limits)], ("json_repair",), user)
+        command = host_users.script_command([_MENDER, json.dumps(limits)], (package,), user)
         mender = SubprocessWorker(command, {"LANG": "C.UTF-8"}, user)
         try:
             mender.send(asked, until)
-            return mender.receive(_MADE_BYTES_MAX, until).decode() or None
+            return mender.receive(_MADE_BYTES_MAX, until).decode()
         finally:
             mender.close()
     except (OSError, WorkerEnded, WorkerTimeout, ValueError):

@@ -177,6 +177,8 @@ class InferenceViewSet(LeanViewSet):
             content = serve_answer(progress)
             headers |= build_limit_headers(progress, taken, now_s=time.time())
             headers |= describe_stay(progress)
+            if (check := progress.schema_check) is not None:
+                headers["X-Router-Schema"] = check.result
             if reuse is not None:
                 reuse.record(content)
                 reuse.store()

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tests.conformance.desk import HELLO, Desk, saying
-from tests.conformance.guarded import governed
+from tests.conformance.guarded import governed, set_guardrail
 from tests.conformance.pairs import Pair
 from tests.conformance.test_management_rows_presets import made
 from tests.support.moderating import FORBIDDEN, SLEEPY
@@ -62,6 +62,75 @@ def test_healing_is_a_stage_where_it_did_something_and_presets_carry_it(desk: De
     assert texts[1:] == ['{"a": 1}', CARELESS]
     assert [stage["type"] for stage in stages(healed)] == ["response_healing"]
     assert stages(good) == []
+
+
+# --- Schemas --------------------------------------------------------------------------------------
+
+REPAIR = [HEAL[0] | {"repair": True}]
+STRICT = {"type": "json_schema", "json_schema": {"name": "n", "schema": SCHEMA, "strict": True}}
+MISFIT, FIT = '{"a": "one"}', '{"a": 1}'
+USED = {"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15}
+
+
+@ONE_KIND
+def test_an_answer_that_does_not_fit_is_asked_for_once_more_and_both_are_charged(
+    pair: Pair,
+) -> None:
+    pair.script({"text": MISFIT, "usage": USED}, {"text": FIT, "usage": USED})
+    response = pair.post(pair.speaker.user("Go"), plugins=REPAIR, schema=SCHEMA)
+
+    assert (response.status_code, response.headers["X-Router-Schema"]) == (200, "repaired")
+    first, second = pair.sent()
+    assert "Go" in str(first["messages"])
+    said = [message["content"] for message in second["messages"][-2:]]
+    assert said[0] == MISFIT
+    assert "$.a: 'one' is not of type 'integer'" in said[1]
+    assert FIT in json.dumps(response.json()).replace("\\", "")
+
+
+def cost_of(desk: Desk, answer: Any) -> Any:
+    return desk.generation(answer["id"])["total_cost"]
+
+
+def test_every_answer_that_was_made_is_on_the_books(desk: Desk) -> None:
+    asked: dict[str, Any] = {"plugins": REPAIR, "response_format": STRICT, "headers": METADATA}
+    failing = {"status": 500}
+    desk.upstream.script("chat-a", {"text": FIT, "usage": USED})
+    plain = desk.ok(**asked)
+    assert (stages(plain)[0]["data"]["result"], plain["usage"]["total_tokens"]) == ("valid", 15)
+    one = cost_of(desk, plain)
+    for script, text, result, calls in (
+        ([{"text": CARELESS, "usage": USED}], '{"a":1}', "mended", 1),
+        ([{"text": MISFIT, "usage": USED}, {"text": FIT, "usage": USED}], FIT, "repaired", 2),
+        ([{"text": MISFIT, "usage": USED}, {"text": "No.", "usage": USED}], "No.", "invalid", 2),
+        ([{"text": MISFIT, "usage": USED}, failing, failing, failing], MISFIT, "invalid", 1),
+    ):
+        desk.upstream.clear()
+        desk.upstream.script("chat-a", *script)
+        answer = desk.ok(**asked)
+        (stage,) = stages(answer)
+        assert answer["choices"][0]["message"]["content"] == text
+        assert (stage["data"]["result"], stage["data"]["calls"]) == (result, calls)
+        assert answer["usage"]["total_tokens"] == calls * 15
+        assert cost_of(desk, answer) == pytest.approx(one * calls)
+    desk.server.check_books()
+
+
+def test_a_guardrail_holds_to_schemas_and_streams_are_only_looked_at(desk: Desk) -> None:
+    set_guardrail(desk, enforce_schema=True)
+    desk.upstream.script("chat-a", {"text": MISFIT}, repeat=True)
+    answer = desk.server.post(
+        "/api/v1/chat/completions",
+        key=desk.account.api_key,
+        headers=METADATA,
+        json={"model": desk.model, "messages": HELLO, "response_format": STRICT, "stream": True},
+    )
+    assert '"result":"invalid"' in answer.text
+    assert len(desk.upstream.requests("chat-a")) == 1
+    assert desk.ok(response_format=STRICT, headers=METADATA)["usage"]["cost"] > 0
+    assert len(desk.upstream.requests("chat-a")) == 3
+    unasked = STRICT | {"json_schema": STRICT["json_schema"] | {"strict": False}}
+    assert stages(desk.ok(response_format=unasked, headers=METADATA)) == []
 
 
 # --- Compression ----------------------------------------------------------------------------------

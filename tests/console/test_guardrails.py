@@ -66,6 +66,7 @@ RULES = {
     "action_1": "block",
     "place_1": "output_filters",
     "output_shadow": "on",
+    "enforce_schema": "on",
     "forbidden_uses": ["enable_free_model_training"],
     "zdr": ["openai"],
     "limit_usd": "1.5",
@@ -98,7 +99,7 @@ def test_who_leads_a_workspace_makes_its_guardrails(team: Team, role: str) -> No
     assert [(each["pattern"], each["action"]) for each in row.output_filters] == [
         ("secret", "block")
     ]
-    assert row.output_shadow
+    assert (row.output_shadow, row.enforce_schema) == (True, True)
     assert (row.enable_free_model_training, row.enable_paid_model_training) == (False, None)
     assert (row.enforce_zdr_openai, row.limit_nano) == (True, 1_500_000_000)
     record = AuditRecord.objects.get(object_type="guardrail")

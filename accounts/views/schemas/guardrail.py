@@ -163,6 +163,11 @@ class _Settings(BaseModel):
     output_shadow: bool = Field(
         False, description="Output filters change nothing, and count what they would have done."
     )
+    enforce_schema: bool = Field(
+        False,
+        description="Whole answers that do not fit the JSON schema of their request are mended, or "
+        "asked for once more; both calls are charged.",
+    )
 
 
 class NewGuardrail(ManagedBody, _Settings):

@@ -5,6 +5,7 @@ from functools import partial
 from gateway.outbound.reply import Reply
 from routing.plugins.interface import list_citations
 from routing.serving.answer.relays import LoopRelay
+from routing.serving.answer.schema_repair import check_stream
 from routing.serving.answer.stream import AnswerStream, CallerGone, Work
 from routing.serving.answer.stream_setup import flush_guard
 from routing.serving.answer.tool_loop import (
@@ -143,6 +144,7 @@ class LoopStream(AnswerStream):
     def _close(self, attempt: Attempt, relay: LoopRelay, finish_reason: str) -> Work[None]:
         """Charge all turns; only then does the caller see the end."""
         progress, rest = self._progress, flush_guard(relay)
+        check_stream(progress, finish_reason)
         outcome = loop_outcome(
             progress,
             finish_reason=guarded_finish(progress, finish_reason),

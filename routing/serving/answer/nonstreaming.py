@@ -10,6 +10,7 @@ from routing.formats.chat.answer import clean_message, count_text_chars, join_lo
 from routing.guarding.answer_texts import CALLED, CAME_TO
 from routing.guarding.output_guard import OutputGuard
 from routing.plugins.interface import replace_text, rewrite_message
+from routing.serving.answer.schema_repair import hold_to_schema
 from routing.serving.answer.tool_loop import LoopResult, add_tool_stage, run_tool_loop
 from routing.serving.attempts.attempt_answer import read_finish, request_answer
 from routing.serving.attempts.attempts import record_success
@@ -46,6 +47,8 @@ def serve_answer(progress: RequestProgress) -> bytes:
             served = request_answer(progress, attempts)
             if served.failure is not None:
                 return _finish_broken(progress, served.attempt, served.answer, served.failure)
+            if progress.schema_check is not None:
+                served = hold_to_schema(progress, served)
             return _finish_answer(progress, served.attempt, served.answer)
     finally:
         if progress.loop is not None:

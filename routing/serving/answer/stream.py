@@ -22,6 +22,7 @@ from gateway.outbound.exchange import AbortHandle
 from gateway.outbound.reply import Reply
 from routing.plugins.interface import list_citations
 from routing.serving.answer.relays import RescueRelay
+from routing.serving.answer.schema_repair import check_stream
 from routing.serving.answer.stream_setup import (
     Echo,
     PendingReply,
@@ -242,6 +243,7 @@ class AnswerStream:
         progress = self._progress
         self._accept(attempt, relay)
         rest = flush_guard(relay)
+        check_stream(progress, relay.finish_reason)
         outcome = stream_outcome(progress, attempt, relay, cancelled=False)
         before = sum(leg.usage.completion_tokens for leg in progress.legs)
         tokens = outcome.usage.completion_tokens - before

@@ -34,7 +34,7 @@ def choose_writer(progress: RequestProgress, attempt: Attempt) -> StreamWriter:
         progress.context.identify_answer(attempt), progress.context.chat
     )
     guard = progress.output_guard
-    return plain if guard is None else GuardedWriter(plain, guard, progress.content)
+    return plain if guard is None else GuardedWriter(plain, guard, progress.listener)
 
 
 def flush_guard(relay: Relay) -> bytes:
@@ -82,7 +82,7 @@ def build_relay(progress: RequestProgress, attempt: Attempt) -> Relay:
         exclude_reasoning=progress.context.hides_reasoning,
         event_bytes_max=settings.ROUTER_MAX_EVENT_BYTES,
         # Where guardrails look at it, what the caller reads is kept.
-        kept=progress.content if progress.output_guard is None else None,
+        kept=progress.listener if progress.output_guard is None else None,
         new_call_id=progress.context.format.new_call_id,
     )
 

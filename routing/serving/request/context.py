@@ -35,6 +35,7 @@ from routing.selection.types import EndpointState, Plan, Policy, Requirements
 from routing.serving.request.legs import Hedge, Leg
 from routing.serving.request.loop import Loop
 from routing.serving.request.rescue import Rescue
+from routing.serving.request.schema_check import SchemaCheck
 from routing.serving.request.stickiness import ConversationKey
 from routing.upstreams.anthropic.betas import parse_betas
 from routing.upstreams.failures import UpstreamFailure
@@ -234,6 +235,8 @@ class RequestProgress:
     places: list[Place] | None = field(default=None, init=False)
     # Where guardrails look at what is answered.
     output_guard: OutputGuard | None = field(default=None, init=False)
+    # Where answers are held to the schema of the request.
+    schema_check: SchemaCheck | None = field(default=None, init=False)
     # Where what a stream's upstream breaks off is to be continued elsewhere.
     rescue: Rescue | None = field(default=None, init=False)
     # Its waiting for a place at a full endpoint, while that lasts, and what became of it.
@@ -285,10 +288,16 @@ class RequestProgress:
     @property
     def legs(self) -> Sequence[Leg]:
         """What is owed for attempts beside the one that answers."""
-        rescue, hedge = self.rescue, self.hedge
-        if rescue is None and hedge is None:
+        rescue, hedge, check = self.rescue, self.hedge, self.schema_check
+        if rescue is None and hedge is None and check is None:
             return ()
-        return [*(rescue.legs if rescue else ()), *(hedge.legs if hedge else ())]
+        sources = (rescue, hedge, check)
+        return [leg for source in sources if source is not None for leg in source.legs]
+
+    @property
+    def listener(self) -> "ContentDraft | SchemaCheck | None":
+        """Who hears what the caller reads."""
+        return self.content if self.schema_check is None else self.schema_check
 
     def demands(self, endpoint: EndpointEntry) -> Sequence[Demand]:
         """What the endpoint would be sent, one for each query."""
@@ -308,6 +317,7 @@ class RequestProgress:
             and self.loop is None
             and self.rescue is None
             and self.output_guard is None
+            and self.schema_check is None
             and not any(plugin.rewrites(context.chat) for plugin in context.plugins)
         )
 

@@ -114,6 +114,8 @@ def _build_record(progress: RequestProgress, outcome: Outcome) -> JsonObject:
         first = next((each for each in progress.attempts if each.failure is None), last)
     if progress.rescue is not None and progress.rescue.legs:
         first = progress.rescue.legs[0].attempt
+    if progress.schema_check is not None and progress.schema_check.legs:
+        first = progress.schema_check.legs[0].attempt
     context, usage, held_nano = progress.context, outcome.usage, progress.held_nano or 0
     model, provider_name, endpoint_tag = _find_server(progress, last)
     return {
@@ -226,6 +228,8 @@ def write_trace(
         trace["hedge"] = progress.hedge.describe()
     if (stay := progress.queue_stay) is not None:
         trace["queue"] = {"place": stay.place, "waited_ms": round(stay.waited_s * 1000)}
+    if progress.schema_check is not None:
+        trace["schema"] = progress.schema_check.describe()
     if filtered := [stage for stage in progress.stages if stage["type"] == "guardrail"]:
         trace["guardrails"] = [
             {"id": each["guardrail_id"], "scope": each["guardrail_scope"], **each["data"]}
@@ -268,6 +272,8 @@ def _build_detail(progress: RequestProgress, last: Attempt | None, outcome: Outc
             detail["hold_us"] = round((progress.attempts[0].started - progress.hold_asked) * 1e6)
     if progress.rescue is not None and progress.rescue.legs:
         detail["rescued_from"] = [leg.describe() for leg in progress.rescue.legs]
+    if progress.schema_check is not None:
+        detail["schema"] = progress.schema_check.describe()
     kept = dict(filter(_value, detail.items()))
     for plugin in context.plugins:
         kept |= plugin.facts

@@ -8,7 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from routing.plugins import json_mender, response_healing
-from routing.plugins.response_healing import CHARS_MAX, FENCES_MAX, ResponseHealing, heal_json
+from routing.plugins.response_healing import (
+    CHARS_MAX,
+    FENCES_MAX,
+    ResponseHealing,
+    find_schema_problem,
+    heal_json,
+)
 from tests.routing.formats.chat_bodies import accepted
 
 VALUE = {"name": "Ada", "langs": ["en", "fr"], "deep": {"n": 1.5, "none": None}}
@@ -108,6 +114,25 @@ def test_what_is_looked_at_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(tried) == FENCES_MAX + 1
     assert heal_json("{" * (CHARS_MAX + 1), wants_object=True) is None
     assert len(tried) == FENCES_MAX + 1
+
+
+@pytest.mark.parametrize(
+    ("text", "schema", "expected"),
+    [
+        ("1", {"type": "integer"}, ""),
+        ("null", {"type": "null"}, ""),
+        ('{"a": {"b": 2}}', {"properties": {"a": {"required": ["c"]}}}, "$.a: 'c' is a required"),
+        ("so", {}, "it is not JSON"),
+        # What is no schema, what would be fetched, and what would take for ever.
+        ("1", {"type": "whole"}, None),
+        ("1", {"$ref": "http://127.0.0.1:1/schema"}, None),
+        (f'"{"a" * 40}!"', {"pattern": "^(a+)+$"}, None),
+        ("1" * (CHARS_MAX + 1), {}, None),
+    ],
+)
+def test_what_does_not_fit_a_schema_is_told(text: str, schema: Any, expected: str | None) -> None:
+    problem = find_schema_problem(text, schema)
+    assert problem == expected or (expected and (problem or "").startswith(expected))
 
 
 @pytest.mark.parametrize(
