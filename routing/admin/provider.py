@@ -145,6 +145,13 @@ class ProviderAdmin(DropsHistory, WriteOnlyAdmin, SwitchedAdmin):
             },
         ),
         (
+            "Prompt cache",
+            {
+                "fields": ("cache_lifetime_s",),
+                "description": "In seconds. Empty takes what is usual of its wire kind.",
+            },
+        ),
+        (
             "Active probes",
             {
                 "fields": ("probe_interval_s", "probe_state"),

@@ -61,6 +61,8 @@ def list_facts(trace: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
             "Policy",
             _describe_facts(trace["policy"]) + (", and more" if trace.get("cut") else ""),
         )
+    if "stay" in trace:
+        yield "Conversation", _describe_facts(trace["stay"])
     if "failed_step" in trace:
         yield "Nothing left after", trace["failed_step"]
     if "more" in trace:

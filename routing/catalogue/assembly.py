@@ -37,7 +37,7 @@ from routing.selection.resolution import newest_by_family
 _CHUNK_ROWS = 500
 PROVIDER_FIELDS = (
     *("pk", "slug", "name", "kind", "base_url", "credential_sealed"),
-    *("connect_s", "first_byte_s", "idle_s", "total_s"),
+    *("connect_s", "first_byte_s", "idle_s", "total_s", "cache_lifetime_s"),
     *("privacy_policy_url", "terms_of_service_url", "status_page_url"),
     *("headquarters", "datacenters", "status"),
     *("collects_data", "zdr", "moderated", "supports_cancellation", "publishes_data"),

@@ -81,6 +81,9 @@ class Provider(Versioned):
     first_byte_s = models.FloatField(null=True, blank=True)
     idle_s = models.FloatField(null=True, blank=True)
     total_s = models.FloatField(null=True, blank=True)
+    cache_lifetime_s = models.FloatField(
+        null=True, blank=True, help_text="How long it keeps prompts in its cache; empty: as usual."
+    )
     probe_interval_s = models.FloatField(
         null=True,
         blank=True,

@@ -169,6 +169,7 @@ class ProviderSpec(_Spec):
     first_byte_s: Seconds | None = None
     idle_s: Seconds | None = None
     total_s: Seconds | None = None
+    cache_lifetime_s: Seconds | None = None
     probe_interval_s: Annotated[Seconds, Field(ge=PROBE_INTERVAL_MIN_S)] | None = None
     status: Status = 0
 

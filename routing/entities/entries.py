@@ -87,6 +87,8 @@ class ProviderEntry:
     headquarters: str | None
     datacenters: tuple[str, ...] | None
     status: int
+    # How long it keeps prompts in its cache, in seconds; None takes what is usual.
+    cache_lifetime_s: float | None = None
     # Where there are several, requests are sent with these alone.
     credentials: tuple[HouseCredential, ...] = ()
     names: frozenset[str] = field(init=False)

@@ -152,6 +152,7 @@ class Wire(Protocol):
     `takes_prefill`: a conversation may end with the beginning of the answer.
     `output_tokens_min` is the least cap it takes, `usual_parameters` are those of its models unless
     the catalogue names others. It reads the caller's request id from `request_id_header`, if any.
+    Its providers keep prompts in their cache for `cache_lifetime_s`, None where they differ.
     """
 
     kind: str
@@ -162,6 +163,7 @@ class Wire(Protocol):
     output_tokens_min: int
     usual_parameters: tuple[str, ...]
     request_id_header: str | None
+    cache_lifetime_s: float | None
 
     def headers(self, credential: str | None, *, stream: bool) -> tuple[tuple[str, str], ...]:
         """The headers of every call."""

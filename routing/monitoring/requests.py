@@ -67,6 +67,12 @@ CHARGE: Final = Counter(
     "What accounts were charged, in USD.",
     *("model", "provider", "workspace"),
 )
+SAVED: Final = Counter(
+    "gateway_cache_saved_usd_total",
+    "What accounts were charged less because providers read prompts from their cache, in USD. A "
+    "request whose cache cost more than it saved counts as nothing.",
+    *("model", "provider", "workspace"),
+)
 ATTEMPTS: Final = Counter(
     "gateway_upstream_attempts_total",
     "Requests that providers were sent, by outcome: `ok` or the type of the failure.",
@@ -126,12 +132,12 @@ class _Sums:
     `_TOKEN_COLUMNS`."""
 
     __slots__ = (
-        *("charge_nano", "cost_nano", "first_token_s", "output_token_s", "requests", "tokens"),
-        "took_s",
+        *("charge_nano", "cost_nano", "first_token_s", "output_token_s", "requests", "saved_nano"),
+        *("tokens", "took_s"),
     )
 
     def __init__(self) -> None:
-        self.requests = self.cost_nano = self.charge_nano = 0
+        self.requests = self.cost_nano = self.charge_nano = self.saved_nano = 0
         self.tokens = [0] * len(_TOKEN_COLUMNS)
         self.took_s: list[float] = []
         self.first_token_s: list[float] = []
@@ -176,7 +182,11 @@ class RequestMetrics:
             for kind, count in zip(_TOKEN_COLUMNS, own.tokens, strict=True):
                 if count:
                     TOKENS.add(count, kind, model, provider, workspace)
-            for family, amount_nano in ((COST, own.cost_nano), (CHARGE, own.charge_nano)):
+            for family, amount_nano in (
+                (COST, own.cost_nano),
+                (CHARGE, own.charge_nano),
+                (SAVED, own.saved_nano),
+            ):
                 if amount_nano:
                     family.add(amount_nano / _USD_NANO, model, provider, workspace)
             for histogram, measured in (
@@ -213,6 +223,9 @@ class RequestMetrics:
             own.tokens[place] += record[column]
         own.cost_nano += record["upstream_cost_nano"]
         own.charge_nano += record["charge_nano"]
+        if record["tokens_cached"]:
+            detail = loads(record["detail"].encode())
+            own.saved_nano += max(0, detail.get("cache_saved_nano", 0))
         if report.attempts:
             self._count_attempts(report.attempts)
         elif error is None:

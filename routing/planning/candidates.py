@@ -340,17 +340,23 @@ def state_for(
     """The state of this moment for a request about these models, of a team with these credentials
     of its own."""
     key = conversation.key(models)
-    endpoint: EndpointEntry | None = None
     by_session = key is not None and key.by_session
-    # Elsewhere it makes no difference, and asking takes time.
-    if key is not None and not policy.order and (by_session or not policy.sort_named):
-        endpoint = conversation.endpoint_in(models)
     state = EndpointState(
         figures=observation.endpoint_stats(),
         health=observation.health_snapshot(),
-        sticky=endpoint.pk if endpoint is not None else None,
         sticky_by_session=by_session,
     )
+    # Elsewhere it makes no difference, and asking takes time.
+    if key is not None and not policy.order and (by_session or not policy.sort_named):
+        last = conversation.recall(models)
+        endpoint = None if last is None else last.endpoint_in(models)
+        if last is not None and endpoint is not None:
+            cache = last.warm_cache()
+            # A session that was idle for too long is worth no more than what is cached of it.
+            by_session = by_session and cache.age_s <= settings.ROUTER_STICKY_SECONDS
+            state = state._replace(
+                sticky=endpoint.pk, sticky_by_session=by_session, sticky_cache=cache
+            )
     return (
         add_own_credentials(state, own, models, aliases=catalogue.current().aliases)
         if own

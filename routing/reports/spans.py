@@ -220,6 +220,16 @@ class _RequestSpans:
             )
             for model, tag, step in removed[:_REMOVED_MAX]
         ]
+        if (stay := plan.get("stay")) is not None:
+            name = "conversation stays" if stay["stays"] else "conversation moves"
+            facts: dict[str, Attribute] = {
+                "gateway.endpoint": plan["tag"][plan["sticky"]],
+                "gateway.stay.reason": stay["reason"],
+                "gateway.stay.cached_tokens": stay["cached_tokens"],
+                "gateway.stay.saving_usd": stay["saving_nano"] / _NANO_PER_USD,
+                "gateway.stay.dearer_usd": stay["dearer_nano"] / _NANO_PER_USD,
+            }
+            events.append(SpanEvent(name, at_ns, facts))
         return attributes, events
 
     # --- The money ------------------------------------------------------------------------------

@@ -1,8 +1,10 @@
 """Why each endpoint of a stored trace did not answer, and by which change it would have."""
 
 from collections.abc import Callable, Mapping
+from decimal import Decimal
 from typing import Any, Final, Literal, NamedTuple
 
+from routing.entities.prices import plain
 from routing.selection.filters import (
     ALLOWED_STEP,
     CONTEXT_STEP,
@@ -76,12 +78,12 @@ def explain_route(trace: Mapping[str, Any]) -> list[RouteVerdict]:
     rows = list(read_rows(trace))
     winner = next((row for row in rows if row.verdict == CHOSEN), None)
     return [
-        RouteVerdict(row, None if row is winner else _find_change(row, winner, trace["rule"]))
+        RouteVerdict(row, None if row is winner else _find_change(row, winner, trace))
         for row in rows
     ]
 
 
-def _find_change(row: TraceRow, winner: TraceRow | None, rule: str) -> WinningChange:
+def _find_change(row: TraceRow, winner: TraceRow | None, trace: Mapping[str, Any]) -> WinningChange:
     if row.verdict == REMOVED:
         step = row.why or ""
         if step == PARKED_STEP:
@@ -98,13 +100,36 @@ def _find_change(row: TraceRow, winner: TraceRow | None, rule: str) -> WinningCh
         return WinningChange("latency", f"It was asked, and {first} gave content first.")
     if winner is None:
         return WinningChange("failure", "No endpoint answered, and this one was not reached.")
-    if winner.sticky:
+    stay = trace.get("stay") or {}
+    if winner.sticky and stay.get("reason") != "first":
         text = f"The conversation stayed with {winner.tag}, which may have it cached."
+        if saving_nano := stay.get("saving_nano"):
+            text += f" That was expected to save {_format_usd(saving_nano)} USD."
         return WinningChange("order", text, setting="session_id")
+    if row.sticky and not stay.get("stays", True):
+        return _explain_move(winner, stay)
     if row.health and not winner.health:
         return WinningChange("health", f"It was {' and '.join(row.health)} at that moment.")
-    explain = _BY_RULE.get(rule, _explain_draw)
+    explain = _BY_RULE.get(trace["rule"], _explain_draw)
     return explain(row, winner)
+
+
+def _explain_move(winner: TraceRow, stay: Mapping[str, Any]) -> WinningChange:
+    """Why the conversation did not stay with the endpoint that answered it last."""
+    saving, dearer = _format_usd(stay["saving_nano"]), _format_usd(stay["dearer_nano"])
+    if stay["reason"] == "slower":
+        text = f"It had the conversation cached, but {winner.tag} is much faster."
+        return WinningChange("latency", text, "session_id")
+    if stay["reason"] == "cold":
+        text = "The conversation was there before, but nothing of it is cached any more."
+        return WinningChange("order", text, "session_id")
+    text = f"Its cache would have saved {saving} USD, less than {dearer} USD that"
+    text += f" the request costs less at {winner.tag}."
+    return WinningChange("price", text, "session_id")
+
+
+def _format_usd(nano: int) -> str:
+    return plain(Decimal(nano).scaleb(-9))
 
 
 def _explain_price(row: TraceRow, winner: TraceRow) -> WinningChange:

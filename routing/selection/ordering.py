@@ -8,7 +8,7 @@ order among equals. The steps, in this order:
 3. across groups: endpoints that meet the latency and throughput thresholds first, and before them
    those that are likely to meet the deadline;
 4. endpoints for which the team has own credentials first, in the places of their group;
-5. the endpoint of the conversation first.
+5. the endpoint of the conversation first, where its cache is worth it.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -18,7 +18,15 @@ from typing import Any, Final, NamedTuple
 
 from routing.entities.entries import BY_PRICE, EndpointEntry
 from routing.selection.filters import model_id_of
-from routing.selection.types import Candidate, EndpointState, EndpointStats, Policy, Requirements
+from routing.selection.staying import decide_stay
+from routing.selection.types import (
+    Candidate,
+    EndpointState,
+    EndpointStats,
+    Policy,
+    Requirements,
+    Stay,
+)
 
 Places = Mapping[int, tuple[int, ...]]
 
@@ -40,11 +48,17 @@ class OrderingInputs(NamedTuple):
     weights: dict[int, float]
 
 
-def order_endpoints(
-    endpoints: Sequence[EndpointEntry], case: OrderingInputs
-) -> tuple[list[EndpointEntry], list[Candidate]]:
-    """The endpoints in the order to try; and the candidates if the team has own credentials, else
-    an empty list. `endpoints` come model by model, cheapest first."""
+class Order(NamedTuple):
+    """The endpoints in the order to try. `candidates` is empty unless the team has credentials of
+    its own; `stay` as in `Plan`."""
+
+    endpoints: list[EndpointEntry]
+    candidates: list[Candidate]
+    stay: Stay | None
+
+
+def order_endpoints(endpoints: Sequence[EndpointEntry], case: OrderingInputs) -> Order:
+    """`endpoints` come model by model, cheapest first."""
     policy, state = case.policy, case.state
     groups: Sequence[Sequence[EndpointEntry]]
     if policy.across_models:
@@ -68,14 +82,21 @@ def order_endpoints(
     )
     if sticks and policy.deadline_s is not None:
         sticks = _is_punctual(state.sticky or 0, case, policy.deadline_s)
+    stay = None
+    if sticks and state.sticky_cache is not None:
+        sticky = next((each for each in ordered if each.pk == state.sticky), None)
+        if sticky is not None:
+            stay = decide_stay(sticky, ordered[0], case.requirements, policy, state)
+            sticks = stay is None or stay.stays
     if not (state.byok or state.byok_fallback):
-        return (_put_sticky_first(ordered, state) if sticks else ordered), []
+        return Order(_put_sticky_first(ordered, state) if sticks else ordered, [], stay)
     across, usual = policy.across_models, ordered
     if state.byok:
         ordered = put_own_credentials_first(ordered, state.byok, across_models=across)
     if sticks:
         ordered, usual = _put_sticky_first(ordered, state), _put_sticky_first(usual, state)
-    return ordered, list_candidates(usual, state, across_models=across, sticks=sticks)
+    candidates = list_candidates(usual, state, across_models=across, sticks=sticks)
+    return Order(ordered, candidates, stay)
 
 
 def rule_of(endpoints: Sequence[EndpointEntry], requirements: Requirements, policy: Policy) -> str:

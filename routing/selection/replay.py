@@ -17,6 +17,7 @@ from routing.selection.types import (
     Percentiles,
     Policy,
     Requirements,
+    WarmCache,
 )
 
 CHOSEN: Final = "chosen"
@@ -59,13 +60,15 @@ class TraceRow(NamedTuple):
 
 class Replay(NamedTuple):
     """A request as its trace describes it. `models` are ids, in order; `rows` are by model id and
-    tag; `by_session` says that a session kept it on its sticky endpoint."""
+    tag; `by_session` says that a session kept it on its sticky endpoint, `cache` what that may have
+    had cached."""
 
     models: tuple[str, ...]
     requirements: Requirements
     policy: Policy
     rows: Mapping[tuple[str, str], TraceRow]
     by_session: bool
+    cache: WarmCache | None = None
 
     def was_unavailable(self, endpoint: EndpointEntry) -> bool:
         """Whether the endpoint failed the request, or was not asked for a reason that no rule has:
@@ -95,6 +98,7 @@ def read_replay(trace: object) -> Replay:
             ),
             rows={(row.model, row.tag): row for row in read_rows(trace)},
             by_session=trace.get("by_session", False),
+            cache=_read_cache(trace.get("stay")),
         )
     except UNREADABLE:
         raise NotReplayable("a trace that cannot be read") from None
@@ -180,12 +184,17 @@ def read_state(replay: Replay, models: Iterable[ModelEntry]) -> EndpointState:
         byok={key: row.byok for key, row in rows.items() if row.byok},
         byok_fallback={key: row.byok_fallback for key, row in rows.items() if row.byok_fallback},
         unshared=frozenset(key for key, row in rows.items() if row.unshared),
+        sticky_cache=replay.cache,
     )
 
 
 def endpoint_name(endpoint: EndpointEntry) -> tuple[str, str]:
     """Model id and tag, which identify an endpoint across catalogue versions."""
     return endpoint.model_id, endpoint.tag
+
+
+def _read_cache(stay: Mapping[str, Any] | None) -> WarmCache | None:
+    return None if stay is None else WarmCache(*[stay[name] for name in WarmCache._fields])
 
 
 def _field_reader(default: object, name: str) -> Any:

@@ -175,7 +175,7 @@ def select(
         endpoints = _narrow(endpoints, own, OWN_CREDENTIALS, removed)
         supporting = [each for each in supporting if has_candidate(each, state)] or endpoints
     case = OrderingInputs(requirements, policy, state, random, {})
-    order, own_candidates = order_endpoints(
+    order, own_candidates, stay = order_endpoints(
         _narrow(endpoints, supporting, PREFERENCE, removed), case
     )
     if not policy.allow_fallbacks:
@@ -198,6 +198,7 @@ def select(
         rule=rule_of(order, requirements, policy),
         probe=probe if probe in state.health.half_open else None,
         own_candidates=own_candidates,
+        stay=stay,
     )
 
 

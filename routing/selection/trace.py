@@ -9,7 +9,8 @@ It is written for every request and rarely read, so endpoints stand in columns: 
 filters are in `removed`. Elsewhere an endpoint is its index in these columns.
 `routing.selection.replay.read_rows` turns them into rows. The caller of `build_trace` may add
 `guardrails`: the findings of content filters, `hedge`: the race of two endpoints, and `queue`: its
-waiting for a place. `last` says which endpoints a sort puts last.
+waiting for a place. `last` says which endpoints a sort puts last, `stay` whether the conversation
+stays with its `sticky` endpoint, and what that was decided from.
 """
 
 from collections import Counter
@@ -178,6 +179,10 @@ def _put_state(
     if state.sticky in keys:
         trace["sticky"] = keys.index(state.sticky)
         trace["by_session"] = state.sticky_by_session
+    if plan.stay is not None and state.sticky_cache is not None:
+        trace["stay"] = plan.stay._asdict() | state.sticky_cache._asdict()
+        other = plan.stay.other
+        trace["stay"]["other"] = keys.index(other) if other in keys else None
     for name, places in (("byok", state.byok), ("byok_fallback", state.byok_fallback)):
         if places:
             trace[name] = [[at, *places[key]] for at, key in enumerate(keys) if key in places]

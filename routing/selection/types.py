@@ -143,11 +143,44 @@ class HealthSnapshot(NamedTuple):
 ALL_HEALTHY = HealthSnapshot()
 
 
+class WarmCache(NamedTuple):
+    """What an endpoint may still have cached of a conversation.
+
+    `tokens` are those of the last prompt that it cached or read, `completion_tokens` those of the
+    answer to it. That was `age_s` ago, and the provider keeps them for `lifetime_s`.
+    """
+
+    tokens: int
+    completion_tokens: int
+    age_s: float
+    lifetime_s: float
+
+
+StayReason = Literal["session", "first", "saving", "cold", "price", "slower"]
+
+
+class Stay(NamedTuple):
+    """Whether a conversation stays with its endpoint, and why.
+
+    `cached_tokens` of the prompt are expected to be read from the cache, which saves `saving_nano`.
+    Without a cache the request would cost `dearer_nano` more there than at `other`, the endpoint
+    (by key) that would be first otherwise.
+    """
+
+    stays: bool
+    reason: StayReason
+    cached_tokens: int
+    saving_nano: int
+    dearer_nano: int = 0
+    other: int | None = None
+
+
 class EndpointState(NamedTuple):
     """Statistics, health and own credentials of the endpoints, by endpoint key.
 
-    `sticky` is the endpoint that served this conversation before. `byok` maps an endpoint to the
-    places of the team's prioritised credentials for it, in order of preference; `byok_fallback`
+    `sticky` is the endpoint that served this conversation before, `sticky_cache` what it may have
+    cached of it (None where nobody knows: then the conversation stays). `byok` maps an endpoint to
+    the places of the team's prioritised credentials for it, in order of preference; `byok_fallback`
     does so for credentials that are tried last. An endpoint may be in both. `unshared` endpoints
     are tried with the team's own credentials or not at all.
     """
@@ -159,6 +192,7 @@ class EndpointState(NamedTuple):
     byok: Mapping[int, tuple[int, ...]] = {}
     byok_fallback: Mapping[int, tuple[int, ...]] = {}
     unshared: frozenset[int] = frozenset()
+    sticky_cache: WarmCache | None = None
 
 
 NOTHING_LEARNED = EndpointState()
@@ -186,7 +220,8 @@ class Plan(NamedTuple):
     the filter that excluded the last ones, and `failed_step` names that filter. `output_caps` maps
     endpoints to their maximum where the requested output exceeds it. `weights` are the shares of
     the draw. `probe` is the half-open endpoint that this request probes because it comes first.
-    `own_candidates` is empty unless the team has credentials of its own.
+    `own_candidates` is empty unless the team has credentials of its own. `stay` says whether the
+    conversation stays where it was, None where there was nothing to decide.
     """
 
     order: Sequence[EndpointEntry]
@@ -198,6 +233,7 @@ class Plan(NamedTuple):
     rule: str = "balanced"
     probe: int | None = None
     own_candidates: Sequence[Candidate] = ()
+    stay: Stay | None = None
 
     @property
     def candidates(self) -> Sequence[Candidate]:

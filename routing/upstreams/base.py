@@ -77,6 +77,7 @@ class BearerWire:
     usual_parameters: tuple[str, ...] = USUAL_PARAMETERS
     # As OpenAI's "Debugging requests" names it; other servers ignore it.
     request_id_header: str | None = "X-Client-Request-Id"
+    cache_lifetime_s: float | None = None
 
     def headers(self, credential: str | None, *, stream: bool) -> tuple[tuple[str, str], ...]:
         headers = [

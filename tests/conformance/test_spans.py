@@ -52,6 +52,34 @@ def by_name(spans: list[SeenSpan]) -> dict[str, SeenSpan]:
     return {span.name.split()[0]: span for span in spans}
 
 
+def test_a_conversation_that_stays_says_so_in_its_trace_and_its_route(
+    desk: Desk, collector: Collector
+) -> None:
+    desk.ok(session_id="staying")
+
+    response = desk.post(session_id="staying")
+
+    spans = collector.of_request(response.headers["X-Request-Id"], count=5)
+    ((name, facts),) = by_name(spans)["plan"].events
+    assert (name, facts["gateway.endpoint"]) == ("conversation stays", "gamma")
+    assert (facts["gateway.stay.reason"], facts["gateway.stay.saving_usd"]) == ("first", 0)
+    path = f"/generation/{response.headers['X-Generation-Id']}/route"
+    stay = desk.manage("GET", path).json()["data"]["stay"]
+    assert (stay.pop("age_s") < 60, stay) == (
+        True,
+        {
+            "stays": True,
+            "reason": "first",
+            "endpoint_id": "gamma",
+            "other_endpoint_id": "gamma",
+            "cached_tokens": 0,
+            "saving": 0,
+            "dearer": 0,
+            "lifetime_s": 600,
+        },
+    )
+
+
 def test_an_answered_request_is_one_trace_and_the_provider_hangs_below_its_attempt(
     desk: Desk, collector: Collector
 ) -> None:

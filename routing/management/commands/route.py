@@ -163,6 +163,8 @@ def _describe_plan(routed: _RoutedRequest, *, explain: bool) -> JsonObject:
     ]
     if "last" in trace:
         result["last"] = trace["last"]
+    if "stay" in trace:
+        result["stay"] = trace["stay"]
     if explain:
         result |= {"models": trace["models"], "request": trace["ask"]}
         result["policy"] = trace.get("policy", {})

@@ -25,6 +25,7 @@ from routing.serving.request.outcome import (
     measure_usage,
     note_results,
     note_turn,
+    own_usage,
     report_usage,
 )
 from routing.serving.request.stickiness import remember
@@ -151,7 +152,8 @@ class LoopStream(AnswerStream):
             native_finish=relay.native_finish if finish_reason == relay.finish_reason else None,
             service_tier=relay.service_tier,
         )
-        keep = partial(remember, progress.context.conversation_key, attempt.endpoint, outcome.usage)
+        used = own_usage(attempt, outcome)
+        keep = partial(remember, progress.context.conversation_key, attempt.endpoint, used)
         settle(progress, outcome, meanwhile=keep)
         add_tool_stage(progress)
         metadata, report = (

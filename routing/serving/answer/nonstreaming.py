@@ -25,6 +25,7 @@ from routing.serving.request.outcome import (
     loop_outcome,
     mark_broken,
     measure_usage,
+    own_usage,
     price,
     report_usage,
     unserved_outcome,
@@ -81,7 +82,8 @@ def _finish_loop(progress: RequestProgress, talk: LoopResult) -> bytes:
     )
 
     def write() -> bytes:
-        remember(progress.context.conversation_key, attempt.endpoint, outcome.usage)
+        key = progress.context.conversation_key
+        remember(key, attempt.endpoint, own_usage(attempt, outcome))
         add_tool_stage(progress)
         answer.native_finish, answer.logprobs = native, join_logprobs(pieces)
         if progress.output_guard is not None and progress.output_guard.acts:

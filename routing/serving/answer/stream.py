@@ -39,7 +39,7 @@ from routing.serving.attempts.upstream_call import read_to_end, refuse_other_tha
 from routing.serving.request import process
 from routing.serving.request.client_watch import ClientWatch
 from routing.serving.request.context import Attempt, RequestProgress, forget_origin
-from routing.serving.request.outcome import Outcome, abandoned_outcome, report_usage
+from routing.serving.request.outcome import Outcome, abandoned_outcome, own_usage, report_usage
 from routing.serving.request.rescue import Rescue
 from routing.serving.request.stickiness import remember
 from routing.serving.settlement.booking import settle, settle_failure, stream_outcome
@@ -248,7 +248,8 @@ class AnswerStream:
         before = sum(leg.usage.completion_tokens for leg in progress.legs)
         tokens = outcome.usage.completion_tokens - before
         record_attempt(attempt, streamed=True, tokens=tokens, tools_good=relay.tool_calls.good)
-        keep = partial(remember, progress.context.conversation_key, attempt.endpoint, outcome.usage)
+        used = own_usage(attempt, outcome)
+        keep = partial(remember, progress.context.conversation_key, attempt.endpoint, used)
         settle(progress, outcome, meanwhile=keep)
         metadata = build_wanted_metadata(progress, selected=attempt)
         report = report_usage(outcome, attempt)

@@ -87,6 +87,11 @@ def price(progress: RequestProgress, attempt: Attempt, usage: Usage) -> Cost:
     return attempt.priced[1]
 
 
+def own_usage(attempt: Attempt, outcome: Outcome) -> Usage:
+    """What the attempt itself has used: an outcome is that of the whole request."""
+    return outcome.usage if attempt.priced is None else attempt.priced[0]
+
+
 def note_house_cost(progress: RequestProgress, attempt: Attempt, usage: Usage) -> None:
     """Note what the provider bills on the attempt's credential, where it has a pool of them."""
     if attempt.house is not None:

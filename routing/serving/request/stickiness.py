@@ -1,7 +1,8 @@
 """Keeping a conversation on the endpoint that served it last.
 
 The record is a hint: it lives in the hint store, for all processes, and beside that in this one,
-for when there is no store. It names the endpoint by model and tag.
+for when there is no store. It names the endpoint by model and tag, and says what that may have
+cached of the conversation. Its time is the wall clock's: processes may differ by a second or two.
 """
 
 import hashlib
@@ -22,9 +23,13 @@ from gateway.shared_cache import cache_key as hints_key
 from routing.entities.entries import EndpointEntry, ModelEntry
 from routing.formats.chat.request import ChatRequest
 from routing.metering.usage import Usage
+from routing.selection.types import WarmCache
 from routing.serving.request import process
+from routing.upstreams.wires import get_wire
 
-VERSION: Final = 1
+VERSION: Final = 2
+# What a prompt that asked for it is cached for.
+_LONG_CACHE_S: Final = 3600.0
 RECORDS_MAX: Final = 10_000
 # Conversations that agree in this much of a message, and in its length, are as good as one.
 _TEXT_CHARS: Final = 65_536
@@ -45,10 +50,15 @@ class ConversationKey:
 
 
 class StickyEndpoint(NamedTuple):
-    """Who served a conversation last."""
+    """Who served a conversation last, when (Unix seconds), and what it may have cached of it: the
+    fields of `WarmCache`."""
 
     model_id: str
     tag: str
+    at: float = 0.0
+    tokens: int = 0
+    completion_tokens: int = 0
+    lifetime_s: float = 0.0
 
     def endpoint_in(self, models: Iterable[ModelEntry]) -> EndpointEntry | None:
         """The endpoint among these models', if it is still one of theirs."""
@@ -56,6 +66,11 @@ class StickyEndpoint(NamedTuple):
             if model.id == self.model_id:
                 return next((each for each in model.endpoints if each.tag == self.tag), None)
         return None
+
+    def warm_cache(self) -> WarmCache:
+        """What is left of its cache at this moment."""
+        age_s = max(0.0, time.time() - self.at)
+        return WarmCache(self.tokens, self.completion_tokens, round(age_s, 1), self.lifetime_s)
 
 
 def build_conversation_key(
@@ -116,18 +131,21 @@ def recall(key: ConversationKey) -> StickyEndpoint | None:
     stored = shared_cache().run(lambda store: store.get(name), None, patience=key.patience)
     if isinstance(stored, bytes):
         try:
-            version, model_id, tag = orjson.loads(stored)
+            version, model_id, tag, *numbers = orjson.loads(stored)
+            at, tokens, completion_tokens, lifetime_s = map(float, numbers)
         except (ValueError, TypeError):
             version = model_id = tag = None
         if version == VERSION and isinstance(model_id, str) and isinstance(tag, str):
-            return StickyEndpoint(model_id, tag)
+            counts = int(tokens), int(completion_tokens)
+            return StickyEndpoint(model_id, tag, at, *counts, lifetime_s)
     # A store that says nothing may have been emptied: what this process knows is as good.
     return _local_records().get(key.digest)
 
 
 def remember(key: ConversationKey | None, endpoint: EndpointEntry, usage: Usage) -> None:
     """After an answer, before its last byte: keep the conversation where it is, for as long as
-    ROUTER_STICKY_SECONDS from now.
+    ROUTER_STICKY_SECONDS from now, or as long as the provider's cache lasts. `usage` is that of the
+    last call of the endpoint.
 
     Without a session that is worth it only where the provider's cache was used and is cheaper.
     """
@@ -136,12 +154,34 @@ def remember(key: ConversationKey | None, endpoint: EndpointEntry, usage: Usage)
     used_cache = usage.cached_tokens > 0 or usage.cache_write_tokens > 0
     if not (key.by_session or (used_cache and caches_cheaper(endpoint))):
         return
-    name, lasts_ms = _name(key), max(1, int(settings.ROUTER_STICKY_SECONDS * 1000))
-    _local_records().put(key.digest, StickyEndpoint(endpoint.model_id, endpoint.tag))
-    record = orjson.dumps([VERSION, endpoint.model_id, endpoint.tag])
+    # A provider that caches by itself has the whole prompt, however little of it was read.
+    is_implicit = endpoint.supports_implicit_caching
+    tokens = usage.cached_tokens + usage.cache_write_tokens
+    sticky = StickyEndpoint(
+        endpoint.model_id,
+        endpoint.tag,
+        round(time.time(), 1),
+        usage.prompt_tokens if is_implicit else min(tokens, usage.prompt_tokens),
+        usage.completion_tokens,
+        find_lifetime_s(endpoint, usage),
+    )
+    lasts_s = max(settings.ROUTER_STICKY_SECONDS, sticky.lifetime_s if sticky.tokens else 0)
+    _local_records().put(key.digest, sticky, lasts_s=lasts_s)
+    name, lasts_ms = _name(key), max(1, int(lasts_s * 1000))
+    record = orjson.dumps([VERSION, *sticky])
     shared_cache().run(
         lambda store: bool(store.set(name, record, px=lasts_ms)), False, patience=key.patience
     )
+
+
+def find_lifetime_s(endpoint: EndpointEntry, usage: Usage) -> float:
+    """How long the provider keeps what this call has cached: an hour where that was asked for, else
+    as the catalogue or the wire kind says, else for ROUTER_STICKY_SECONDS."""
+    if usage.cache_write_1h_tokens:
+        return _LONG_CACHE_S
+    provider = endpoint.provider
+    usual_s = provider.cache_lifetime_s or get_wire(provider.kind).cache_lifetime_s
+    return usual_s or float(settings.ROUTER_STICKY_SECONDS)
 
 
 class Conversation:
@@ -182,10 +222,9 @@ class Conversation:
         sticky = self._recall_once(None)
         return sticky.model_id if sticky is not None else None
 
-    def endpoint_in(self, models: Sequence[ModelEntry]) -> EndpointEntry | None:
-        """The endpoint that answered last, where it is one of these models'."""
-        sticky = self._recall_once(models)
-        return sticky.endpoint_in(models) if sticky is not None else None
+    def recall(self, models: Sequence[ModelEntry]) -> StickyEndpoint | None:
+        """Who answered last, whether or not it is one of these models' endpoints."""
+        return self._recall_once(models)
 
     def random(self, purpose: bytes = b"") -> Callable[[], float]:
         """The source of its draws: for a session the same in every process, so that those that know
@@ -209,11 +248,9 @@ class Records:
     def __init__(
         self,
         *,
-        lasts_s: float,
         records_max: int = RECORDS_MAX,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._lasts_s = lasts_s
         self._records_max = records_max
         self._clock = clock
         self._kept: OrderedDict[bytes, tuple[float, StickyEndpoint]] = OrderedDict()
@@ -222,8 +259,8 @@ class Records:
         record = self._kept.get(digest)
         return record[1] if record is not None and self._clock() < record[0] else None
 
-    def put(self, digest: bytes, endpoint: StickyEndpoint) -> None:
-        self._kept[digest] = (self._clock() + self._lasts_s, endpoint)
+    def put(self, digest: bytes, endpoint: StickyEndpoint, *, lasts_s: float) -> None:
+        self._kept[digest] = (self._clock() + lasts_s, endpoint)
         self._kept.move_to_end(digest)
         if len(self._kept) > self._records_max:
             self._kept.popitem(last=False)
@@ -234,7 +271,7 @@ class Records:
 
 @cache
 def _local_records() -> Records:
-    return Records(lasts_s=settings.ROUTER_STICKY_SECONDS)
+    return Records()
 
 
 def _opening_messages(messages: list[JsonObject]) -> Iterable[Any]:

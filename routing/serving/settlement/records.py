@@ -321,10 +321,27 @@ def _collect_history_facts(
         assert last.endpoint.prices is not None
         prices = last.endpoint.prices.effective(usage.prompt_tokens, context.created_at)
         searched_nano, is_charged = web_search_nano(usage, prices), outcome.charged_nano > 0
-        facts["cache_saved_nano"] = cache_saving_nano(usage, prices) if is_charged else 0
+        facts["cache_saved_nano"] = _sum_savings(progress, last, outcome) if is_charged else 0
         facts["web_nano"] = searched_nano if is_charged else 0
         facts["web_cost_nano"] = searched_nano
     return facts
+
+
+def _sum_savings(progress: RequestProgress, last: Attempt, outcome: Outcome) -> int:
+    """What caches have saved at each endpoint that is paid for."""
+    legs = progress.legs
+    parts = [(leg.attempt, leg.usage) for leg in legs]
+    if not legs:
+        parts = [(last, outcome.usage)]
+    elif last.priced is not None and all(leg.attempt is not last for leg in legs):
+        parts.append((last, last.priced[0]))
+    saved_nano = 0
+    for attempt, usage in parts:
+        assert attempt.endpoint.prices is not None
+        at = progress.context.created_at
+        prices = attempt.endpoint.prices.effective(usage.prompt_tokens, at)
+        saved_nano += cache_saving_nano(usage, prices)
+    return saved_nano
 
 
 def _count_audio_parts(messages: Sequence[JsonObject]) -> int:

@@ -51,6 +51,7 @@ class AnthropicMessages:
     takes_prefill = True
     output_tokens_min = 1
     request_id_header: str | None = None
+    cache_lifetime_s: float | None = 300.0
     # What every model takes; a list of models names the others.
     usual_parameters: tuple[str, ...] = (
         *("temperature", "top_p", "top_k", "max_tokens", "stop"),

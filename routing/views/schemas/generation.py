@@ -14,6 +14,7 @@ from routing.reports.models import FailedRequest
 from routing.selection.explain import Cause, RouteVerdict, explain_route
 from routing.selection.replay import REMOVED, UNREADABLE
 from routing.selection.trace import VERSION
+from routing.selection.types import StayReason
 
 _Milliseconds = Annotated[int | None, Field(description="Milliseconds.")]
 # Of attempts: what only operators read.
@@ -130,6 +131,23 @@ class RouteQueue(ResourceObject):
     waited_ms: int
 
 
+class RouteStay(ResourceObject):
+    """Whether a conversation stayed with the endpoint that answered it last. Of the prompt,
+    `cached_tokens` were expected in its cache, which is `age_s` old and lasts `lifetime_s`. That
+    saves `saving`; without it the request costs `dearer` more there than at `other_endpoint_id`,
+    which would have been first (USD)."""
+
+    stays: bool
+    reason: StayReason
+    endpoint_id: str | None
+    other_endpoint_id: str | None
+    cached_tokens: int
+    saving: UsdAmount
+    dearer: UsdAmount
+    age_s: float
+    lifetime_s: float
+
+
 class RouteObject(ResourceObject):
     """Why a request went where it went."""
 
@@ -145,6 +163,9 @@ class RouteObject(ResourceObject):
         description="Where a second endpoint was asked beside the first; else null."
     )
     queue: RouteQueue | None = Field(description="Where it had to wait for a place; else null.")
+    stay: RouteStay | None = Field(
+        description="Where an endpoint had answered the conversation before; else null."
+    )
 
 
 class GenerationObject(ResourceObject):
@@ -321,6 +342,22 @@ def serialize_route(given_id: str, trace_text: str) -> JsonObject:
         ],
         hedge=hedge,
         queue=trace.get("queue"),
+        stay=_serialize_stay(trace),
+    )
+
+
+def _serialize_stay(trace: JsonObject) -> JsonObject | None:
+    stay: JsonObject | None = trace.get("stay")
+    if stay is None:
+        return None
+    tags, other = trace["tag"], stay["other"]
+    return RouteStay.from_row(
+        None,
+        **{name: value for name, value in stay.items() if name in RouteStay.model_fields},
+        endpoint_id=tags[trace["sticky"]],
+        other_endpoint_id=None if other is None else tags[other],
+        saving=usd(stay["saving_nano"]),
+        dearer=usd(stay["dearer_nano"]),
     )
 
 

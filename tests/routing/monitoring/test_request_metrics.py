@@ -62,6 +62,7 @@ def test_tools_and_the_models_that_they_asked_are_counted() -> None:
 def test_what_many_requests_add_is_their_sum() -> None:
     spent = RECORD | {"tokens_prompt": 12, "charge_nano": 2_000_000_000, "latency_ms": 100}
     spent |= {"cancelled": False, "generation_time_ms": 300, "tokens_completion": 3}
+    spent |= {"tokens_cached": 4, "detail": '{"cache_saved_nano":500000000}'}
     first = attempt("Own")
     first.first_token = 1.5
     plain: dict[str, Any] = {"error": None, "status": 200, "requested_model": "acme/small"}
@@ -76,6 +77,7 @@ def test_what_many_requests_add_is_their_sum() -> None:
         "gateway_tokens_total": {"provider": "Own", "type": "input"},
         "gateway_charge_usd_total": {"provider": "Own"},
         "gateway_cost_usd_total": {"provider": "Own"},
+        "gateway_cache_saved_usd_total": {"provider": "Own"},
     }
     before = {name: read_number(name, **labels) for name, labels in names.items()}
 
@@ -86,7 +88,7 @@ def test_what_many_requests_add_is_their_sum() -> None:
     metrics.write()
 
     added = [read_number(name, **labels) - before[name] for name, labels in names.items()]
-    assert added == pytest.approx([3, 3, 0.9, 1.0, 0.2, 36, 6, 0])
+    assert added == pytest.approx([3, 3, 0.9, 1.0, 0.2, 36, 6, 0, 1.5])
 
 
 def test_an_answer_that_is_given_again_is_a_repeat() -> None:

@@ -53,6 +53,19 @@ def test_a_session_is_led_back_to_who_served_it_and_the_nameless_to_a_cache() ->
     assert sticky(talk(messages=[{"role": "user", "content": "other"}])) == (None, False)
 
 
+def test_a_session_that_was_idle_for_too_long_is_worth_what_is_cached_of_it(settings) -> None:
+    # Its provider keeps that longer than a conversation is kept for its own sake.
+    written = USED_CACHE._replace(cache_write_tokens=2, cache_write_1h_tokens=2)
+    served(talk("one"), "beta", written)
+    settings.ROUTER_STICKY_SECONDS = -1
+
+    state = state_for(talk("one"), MODELS, NO_POLICY)
+
+    assert (TAGS[state.sticky or 0], state.sticky_by_session) == ("beta", False)
+    assert state.sticky_cache is not None
+    assert (state.sticky_cache.tokens, state.sticky_cache.lifetime_s) == (10, 3600)
+
+
 @pytest.mark.parametrize(
     ("policy", "session", "led"),
     [

@@ -16,7 +16,7 @@ from routing.serving.attempts.attempts import Attempts
 from routing.serving.attempts.upstream_call import build_upstream_request
 from routing.serving.request.context import Attempt, RequestProgress
 from routing.serving.request.legs import bound_charges
-from routing.serving.request.outcome import abandoned_outcome
+from routing.serving.request.outcome import abandoned_outcome, own_usage
 from routing.serving.request.rescue import Rescue
 from routing.serving.settlement.booking import stream_outcome
 from routing.serving.settlement.records import settle_order
@@ -170,6 +170,32 @@ def test_who_leaves_before_the_second_part_pays_for_the_first() -> None:
     outcome = abandoned_outcome(progress)
     assert (outcome.status, outcome.cancelled) == (200, True)
     assert outcome.charged_nano == 50 * 1000 + 10 * 2000
+
+
+def test_what_caches_saved_is_summed_over_both_parts() -> None:
+    # A cached token saves 900 nano-dollars at the one and 400 at the other.
+    first, second = (
+        endpoint(tag, pricing={"prompt": "0.000001", "completion": "0", "input_cache_read": read})
+        for tag, read in (("first", "0.0000001"), ("second", "0.0000006"))
+    )
+    progress = rescuable(first, second)
+
+    def read_to(where: Attempt, cached: int, finish: str | None = None) -> RescueRelay:
+        relay = relay_at(progress, where)
+        usage: dict[str, Any] = {"prompt_tokens": 100, "completion_tokens": 5}
+        usage["prompt_tokens_details"] = {"cached_tokens": cached}
+        value = {"choices": [{"index": 0, "delta": {"content": "x"}, "finish_reason": finish}]}
+        relay.feed(b"data: " + json.dumps(value | {"usage": usage}).encode() + b"\n\n")
+        return relay
+
+    broken, whole = attempt_at(first), attempt_at(second)
+    assert begin_rescue(progress, broken, read_to(broken, 10))
+    outcome = stream_outcome(progress, whole, read_to(whole, 20, "stop"), cancelled=False)
+
+    detail = json.loads(settle_order(progress, outcome).record["detail"])
+
+    assert detail["cache_saved_nano"] == 10 * 900 + 20 * 400
+    assert own_usage(whole, outcome).prompt_tokens == 100
 
 
 def test_nobody_goes_on_with_a_picture() -> None:

@@ -21,7 +21,7 @@ from routing.serving.request.stickiness import (
     remember,
     seeded_random,
 )
-from tests.routing.selection.entries import endpoint, model
+from tests.routing.selection.entries import endpoint, model, provider
 from tests.routing.serving.learning import Clock
 from tests.support.valkey import ValkeyServer
 
@@ -144,7 +144,7 @@ class Process:
 
     def __init__(self, patch: pytest.MonkeyPatch, url: str) -> None:
         self.hints = SharedCache(url, timeout_s=0.1)
-        self.records = Records(lasts_s=600)
+        self.records = Records()
         self._patch = patch
 
     def use(self) -> "Process":
@@ -168,17 +168,22 @@ def alone(monkeypatch: pytest.MonkeyPatch) -> Process:
     return Process(monkeypatch, "").use()
 
 
-def sticky_at(where: EndpointEntry) -> StickyEndpoint:
-    return StickyEndpoint(where.model_id, where.tag)
+def sticky_at(where: EndpointEntry) -> tuple[str, str]:
+    return where.model_id, where.tag
+
+
+def name_recalled(key: ConversationKey) -> tuple[str, str] | None:
+    found = recall(key)
+    return None if found is None else (found.model_id, found.tag)
 
 
 def test_what_one_process_keeps_another_recalls(two) -> None:
     remember(SESSION, ALPHA, PLAIN)
     two[1].use()
-    assert recall(SESSION) == sticky_at(ALPHA)
+    assert name_recalled(SESSION) == sticky_at(ALPHA)
     remember(SESSION, BETA, PLAIN)
     two[0].use()
-    assert recall(SESSION) == sticky_at(BETA)
+    assert name_recalled(SESSION) == sticky_at(BETA)
 
 
 def test_it_lasts_as_long_as_the_setting_says(two, client, settings) -> None:
@@ -188,25 +193,55 @@ def test_it_lasts_as_long_as_the_setting_says(two, client, settings) -> None:
     assert 120_000 < client.pttl(name) <= 123_000
 
 
+LASTS: list[tuple[Usage, dict[str, Any], int, float]] = [
+    # What was read and written is cached, in one that caches by itself all of the prompt.
+    (Usage(10, 7, cached_tokens=5, cache_write_tokens=3), {}, 8, 600),
+    (Usage(10, 7), {"supports_implicit_caching": True}, 10, 600),
+    (WROTE, {"kind": "anthropic"}, 5, 300),
+    (WROTE._replace(cache_write_1h_tokens=5), {"kind": "anthropic"}, 5, 3600),
+    (WROTE, {"provider": provider(cache_lifetime_s=1200.0)}, 5, 1200),
+]
+
+
+@pytest.mark.parametrize(("usage", "facts", "tokens", "lifetime_s"), LASTS)
+def test_it_says_what_is_cached_and_for_how_long(
+    two, client, usage: Usage, facts: dict[str, Any], tokens: int, lifetime_s: float
+) -> None:
+    remember(SESSION, endpoint("alpha", **facts), usage)
+
+    two[1].use()
+    found = recall(SESSION)
+    assert found is not None
+    cache = found.warm_cache()
+    assert (cache.tokens, cache.completion_tokens) == (tokens, usage.completion_tokens)
+    assert (cache.lifetime_s, cache.age_s < 60) == (lifetime_s, True)
+    (name,) = client.keys("gateway:*:sticky:*")
+    lasts_s = max(600.0, lifetime_s)
+    assert lasts_s - 60 < client.pttl(name) / 1000 <= lasts_s
+
+
 def test_without_a_store_a_process_keeps_for_itself(alone) -> None:
     assert recall(SESSION) is None
     remember(SESSION, ALPHA, PLAIN)
     remember(None, BETA, CACHED)
-    assert (recall(SESSION), len(alone.records)) == (sticky_at(ALPHA), 1)
+    assert (name_recalled(SESSION), len(alone.records)) == (sticky_at(ALPHA), 1)
 
 
 def test_a_store_that_forgot_or_froze_leaves_what_the_process_knows(two, valkey) -> None:
     remember(SESSION, ALPHA, PLAIN)
     valkey.flush()
-    assert recall(SESSION) == sticky_at(ALPHA)
+    assert name_recalled(SESSION) == sticky_at(ALPHA)
     valkey.pause()
     try:
-        assert recall(SESSION) == sticky_at(ALPHA)
+        assert name_recalled(SESSION) == sticky_at(ALPHA)
     finally:
         valkey.resume()
 
 
-@pytest.mark.parametrize("odd", [b"", b"nonsense", b"5", b"[1]", b'[2,"a","b"]', b"[1,2,3]"])
+ODD = [b"", b"nonsense", b"5", b"[1]", b'[1,"a","b"]', b"[2,3,4,5,6,7,8]"]
+
+
+@pytest.mark.parametrize("odd", ODD)
 def test_what_cannot_be_read_is_as_good_as_nothing(two, client, odd: bytes) -> None:
     remember(SESSION, ALPHA, PLAIN)
     (name,) = client.keys("gateway:*:sticky:*")
@@ -231,7 +266,7 @@ SET: list[tuple[dict[str, Any], dict[str, str], Usage, bool]] = [
 def test_when_a_record_is_set(alone, body, pricing, usage: Usage, is_kept: bool) -> None:
     found, where = key(chat(**body)), endpoint("alpha", pricing=pricing)
     remember(found, where, usage)
-    assert recall(found) == (sticky_at(where) if is_kept else None)
+    assert name_recalled(found) == (sticky_at(where) if is_kept else None)
 
 
 def test_the_endpoint_is_found_by_model_and_tag_or_not_at_all() -> None:
@@ -244,13 +279,13 @@ def test_the_endpoint_is_found_by_model_and_tag_or_not_at_all() -> None:
 
 def test_a_process_keeps_so_many_and_so_long() -> None:
     clock = Clock()
-    records = Records(lasts_s=10, records_max=3, clock=clock)
+    records = Records(records_max=3, clock=clock)
     for number in range(4):
-        records.put(bytes([number]), StickyEndpoint("m", str(number)))
+        records.put(bytes([number]), StickyEndpoint("m", str(number)), lasts_s=10)
     assert (len(records), records.get(b"\x00")) == (3, None)
 
     clock.now += 9
-    records.put(b"\x01", StickyEndpoint("m", "again"))
+    records.put(b"\x01", StickyEndpoint("m", "again"), lasts_s=10)
     clock.now += 2
 
     assert records.get(b"\x01") == StickyEndpoint("m", "again")
