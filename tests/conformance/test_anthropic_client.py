@@ -141,17 +141,6 @@ def test_an_image_and_a_document(client: "Anthropic", ask: Any, wire_desk: Desk)
     assert "JVBERi0xLjQK" in sent
 
 
-def test_an_answer_after_a_json_schema(client: "Anthropic", ask: Any) -> None:
-    schema = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
-    shape = {"type": "json_schema", "schema": schema | {"additionalProperties": False}}
-    config: Any = {"format": shape}
-
-    answer = client.messages.create(**ask, output_config=config)
-
-    assert answer.content[0].type == "text"
-    assert json.loads(answer.content[0].text) == {"n": 1}
-
-
 def test_a_providers_refusal_becomes_the_right_class(
     client: "Anthropic", ask: Any, script: Any
 ) -> None:
@@ -182,15 +171,3 @@ def test_a_stream_that_breaks_raises_after_its_content(
         heard.extend(stream.text_stream)
 
     assert "".join(heard) == "Half an ans"
-
-
-@pytest.mark.parametrize("kind", ["openai"], indirect=True)
-def test_the_gateways_own_refusals(client: "Anthropic", ask: Any, wire_desk: Desk) -> None:
-    import anthropic
-
-    with pytest.raises(anthropic.BadRequestError, match="messages"):
-        client.messages.create(**ask | {"messages": []})
-    with pytest.raises(anthropic.AuthenticationError):
-        client.with_options(api_key="sk-wrong").messages.create(**ask)
-
-    assert wire_desk.upstream.requests() == []

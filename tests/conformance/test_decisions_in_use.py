@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tests.conformance.deciding import CHOICE, NOUL, SCORE, SYSTEMONE, DecisionsDesk
+from tests.conformance.deciding import CHOICE, NOUL, SCORE, DecisionsDesk
 from tests.conformance.desk import changed_workspace
 from tests.conformance.guarded import governed
 from tests.conformance.test_management_rows_presets import made
@@ -56,16 +56,6 @@ def test_a_guardrail_blocks(deciding: DecisionsDesk, model: str) -> None:
         assert stage["data"]["action"] == "blocked"
 
 
-def test_a_guardrail_narrows_models_and_providers(deciding: DecisionsDesk) -> None:
-    governed(deciding, allowed_providers=["native-b"])
-
-    response = deciding.post()
-    deciding.paid(response)
-    assert as_json(response)["provider"] == "Native B"
-    deciding.upstream.clear()
-    deciding.check_refused(deciding.post(model="acme/judge"), 403, "permission_denied")
-
-
 def saved(desk: DecisionsDesk, **config: Any) -> None:
     system = [{"role": "system", "content": "Be short."}]
     made(desk, "/judging/chat/completions", {"messages": system, **config})
@@ -88,17 +78,6 @@ def test_a_preset_says_who_is_asked(deciding: DecisionsDesk) -> None:
     assert sent["temperature"] == 0
     assert "tools" not in sent
     assert "Be short." not in str(sent)
-
-
-def test_further_models_of_a_preset_are_fallen_back_to(deciding: DecisionsDesk) -> None:
-    saved(deciding, models=["typesafe/jev-1.13", "acme/judge"])
-    for persona in ("native-a", "native-b"):
-        deciding.upstream.script(persona, {"fault": "500"}, repeat=True)
-
-    body = as_json(deciding.at(SYSTEMONE).post(model="@preset/judging", headers=OPT_IN))
-
-    assert body["model"] == "acme/judge"
-    assert body["router_metadata"]["strategy"] == "fallback"
 
 
 def test_a_virtual_router_finds_a_model_that_decides(deciding: DecisionsDesk) -> None:

@@ -168,15 +168,3 @@ def test_once_by_its_key(deciding: DecisionsDesk) -> None:
     assert as_json(first)["id"].startswith("gen-dec-")
     assert len(deciding.upstream.requests()) == 1
     deciding.paid(first)
-
-
-def test_a_limit_of_a_key_is_kept(own_deciding: DecisionsDesk) -> None:
-    deciding = own_deciding
-    path = f"/keys/{deciding.account.api_key_hash}"
-    changed = deciding.manage("PATCH", path, {"limit": 0.000001})
-    assert changed.status_code == 200, changed.text
-
-    error = deciding.refused(402, "payment_required")
-
-    assert error["metadata"]["limit_source"] == "router_key_limit"
-    assert deciding.total_usage_nano() == 0

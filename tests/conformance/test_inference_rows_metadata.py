@@ -67,14 +67,6 @@ def test_a_404_says_who_was_considered_and_that_nobody_was_tried(desk: Desk) -> 
     assert desk.upstream.requests() == []
 
 
-def test_a_stream_tells_it_in_the_usage_chunk_and_nowhere_else(desk: Desk) -> None:
-    *others, last = desk.stream(headers=ASKED).chunks
-
-    assert not any("router_metadata" in chunk for chunk in others)
-    assert last["router_metadata"]["attempt"] == 1
-    assert last["usage"]
-
-
 @pytest.mark.parametrize("stream", [False, True])
 def test_a_total_failure_tells_it_beside_the_error(desk: Desk, stream: bool) -> None:
     desk.upstream.script("gamma", {"status": 503})

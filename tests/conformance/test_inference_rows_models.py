@@ -115,31 +115,6 @@ def test_who_owes_is_told_so_before_that_nothing_was_found(desk: Desk) -> None:
     broke.refused(404, "not_found", model="router/free", provider={"only": ["delta"]})
 
 
-def test_the_auto_router_falls_back_on_the_next_models(own_wide_desk: Desk) -> None:
-    desk = own_wide_desk
-    desk.upstream.script("gamma", {"status": 500})
-
-    answer = desk.ok(headers=METADATA, **auto(allowed_models=[SOLO, TEXT]))
-
-    assert called(desk) == ["solo", "text"]
-    assert (answer["model"], answer["router_metadata"]["strategy"]) == (TEXT, "auto")
-
-
-def test_online_is_refused_as_the_plugin_is(desk: Desk) -> None:
-    asked: list[dict[str, Any]] = [
-        {"plugins": [{"id": "web"}]},
-        {"model": "acme/solo:online"},
-        {"model": "router/auto:online"},
-    ]
-
-    errors = [desk.refused(400, "invalid_request", **each) for each in asked]
-
-    assert len({error["message"] for error in errors}) == 1
-    # Who switches the plugin off has the last word.
-    off = [{"id": "web", "enabled": False}]
-    assert called_by(desk, model="acme/solo:online", plugins=off) == "solo"
-
-
 @pytest.mark.parametrize(
     "asked",
     [

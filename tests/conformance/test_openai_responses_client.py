@@ -120,22 +120,6 @@ def test_a_type_and_a_cap(client: OpenAI, ask: Any) -> None:
     assert cut.incomplete_details.reason == "max_output_tokens"
 
 
-@pytest.mark.parametrize("kind", ["openai"], indirect=True)
-def test_logprobs_whole_and_streamed(client: OpenAI) -> None:
-    asked: Any = {"model": "acme/solo", "input": "say 3 words", "store": False, "top_logprobs": 2}
-    asked["include"] = ["message.output_text.logprobs"]
-    whole = client.responses.create(**asked)
-    with client.responses.create(**asked, stream=True) as stream:
-        events = list(stream)
-
-    told = whole.to_dict()["output"][0]["content"][0]["logprobs"]
-    assert [len(token["top_logprobs"]) for token in told] == [2, 2, 2]
-    assert all(token["bytes"] for token in told)
-    deltas = [event for event in events if event.type == "response.output_text.delta"]
-    streamed = [token.token for event in deltas for token in event.logprobs]
-    assert streamed == [token["token"] for token in told]
-
-
 def test_a_providers_refusal_becomes_the_right_class(client: OpenAI, ask: Any, script: Any) -> None:
     for fault, status, error, stream in refusals(openai):
         script({"fault": fault})
@@ -155,13 +139,3 @@ def test_a_stream_that_breaks_says_so(client: OpenAI, ask: Any, script: Any) -> 
     assert last.type == "response.failed"
     assert last.response.error is not None
     assert last.response.error.code == "server_error"
-
-
-@pytest.mark.parametrize("kind", ["openai"], indirect=True)
-def test_the_gateways_own_refusals(client: OpenAI, ask: Any, wire_desk: Desk) -> None:
-    with pytest.raises(openai.BadRequestError, match="previous_response_id"):
-        client.responses.create(**ask, input="Hello", previous_response_id="resp_1")
-    with pytest.raises(openai.AuthenticationError):
-        client.with_options(api_key="sk-wrong").responses.create(**ask, input="Hello")
-
-    assert wire_desk.upstream.requests() == []

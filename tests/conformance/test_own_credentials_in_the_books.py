@@ -65,14 +65,6 @@ def figures(desk: Desk) -> tuple[int, int]:
     return nano(data["usage"]), nano(data["byok_usage"])
 
 
-def test_they_are_counted_beside_what_is_paid(desk: Desk) -> None:
-    bring(desk, "gamma", MINE)
-    answers = [good(desk) for _ in range(3)]
-
-    assert figures(desk) == (0, sum(map(list_nano, answers)))
-    assert desk.total_usage_nano() == 0
-
-
 def test_a_limit_that_counts_them_holds_and_another_does_not(desk: Desk) -> None:
     bring(desk, "gamma", MINE)
     limit(desk, ESTIMATE_NANO, counts=True)

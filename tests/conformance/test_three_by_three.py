@@ -174,27 +174,6 @@ def test_thoughts_come_and_go_back_over_a_tool_call(pair: Pair, stream: bool) ->
     assert second.text == "It rains."
 
 
-REFUSALS = {
-    "400": (400, "invalid_request"),
-    "401": (502, "provider_unavailable"),
-    "404": (404, "not_found"),
-    "500": (502, "provider_unavailable"),
-    "529": (529, "provider_overloaded"),
-    "400-context-length": (400, "context_length_exceeded"),
-}
-
-
-def test_refusals_are_told_alike(pair: Pair) -> None:
-    for fault, told in REFUSALS.items():
-        pair.script({"fault": fault})
-
-        response = pair.post()
-
-        assert response.status_code == told[0], fault
-        assert pair.speaker.told(exact(response))[:2] == told
-        assert pair.desk.charged_nano(response.headers["X-Generation-Id"]) == 0
-
-
 @STREAMED
 def test_a_cap_ends_the_answer_with_length(pair: Pair, stream: bool) -> None:
     said = pair.ask(pair.speaker.user("say 30 words"), cap=20, stream=stream)

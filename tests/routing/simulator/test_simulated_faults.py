@@ -293,38 +293,3 @@ def test_drips_are_one_byte_at_a_time(upstream, wire):
     with upstream.wire() as other:
         other.send(upstream.chat_bytes("sim/drip-headers?interval_s=0.001"))
         assert other.exactly(40) == b"HTTP/1.1 200 OK\r\nX-Filler: xxxxxxxxxxxxx"
-
-
-def test_slow_stream_pauses_as_long_as_the_model_or_the_url_says_and_ends_well(upstream, wire):
-    wire.send(upstream.chat_bytes("sim/slow-stream?pause_s=0.2", stream=True))
-    assert wire.body(wire.head()[1]).endswith(b"data: [DONE]\n\n")
-    entry = upstream.wait()
-    assert entry["ended_at"] - entry["first_byte_at"] >= 0.2
-    assert entry["outcome"] == "answered"
-    data = upstream.chat_bytes("sim/slow-stream")
-    wire.send(data.replace(b"/completions HTTP", b"/completions?pause_s=0.05 HTTP"))
-    assert wire.body(wire.head()[1])
-    entry = upstream.wait(2)
-    assert entry["query"] == "pause_s=0.05"
-    assert entry["ended_at"] - entry["received_at"] >= 0.05
-
-
-@pytest.mark.parametrize("name", sorted(FAULTS.keys() - STATUSES.keys()))
-def test_no_fault_breaks_the_simulator_itself(upstream, format, name):
-    with upstream.wire() as wire:
-        model = f"sim/{name}?decoded_mib=1&pause_s=0.01&interval_s=0.01"
-        wire.send(upstream.request_bytes(format, model, stream=True))
-        upstream.wait(state="received")
-    with upstream.wire() as wire:
-        assert Asked(upstream, wire, format)()[0] == 200
-
-
-def test_scripts_are_played_in_every_format(upstream, wire, format):
-    script = [{"text": "Simulated"}, {"gate": "middle"}, {"failure": "Gone"}, {"cut": "close"}]
-    upstream.script("default", {"events": script})
-    wire.send(upstream.request_bytes(format, "m", stream=True))
-    wire.until(b"Simulated")
-    upstream.wait_gate("middle")
-    upstream.open_gate("middle")
-    assert b"Gone" in wire.to_end()
-    assert upstream.wait()["outcome"] == "cut"
