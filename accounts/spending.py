@@ -146,6 +146,10 @@ def read_tag_budgets(workspace: Any) -> tuple[TagBudget, ...]:
     return tuple(found)
 
 
+# What stands in the place of an erased user's hash.
+ERASED_USER: Final = "erased-"
+
+
 def format_end_user_scope_id(workspace: str, user_hash: str) -> str:
     """The counter's id, with as much of the hash as the column has room for."""
     return f"{workspace}:{user_hash[:31]}"

@@ -10,10 +10,12 @@ from django.conf import settings
 from django.contrib.sessions.backends.db import SessionStore
 
 from accounts.events import delivery
+from accounts.events.retention import forget_old_events
 from accounts.services import repeatable, spend_scopes, workspaces
 from accounts.services.books import watching
 from accounts.services.books.audit import compare_books
 from accounts.services.books.credits import expire_old_credits
+from accounts.services.books.end_user_spending import record_end_user_spending
 from accounts.services.books.metrics import record_audit
 from accounts.services.books.spent_limits import record_spending
 from accounts.services.directory import jobs as scim_jobs
@@ -76,6 +78,13 @@ def delete_old_end_user_counters() -> int:
 
 # What is left goes the next time.
 @shared_task(soft_time_limit=120, time_limit=150)
+def forget_events() -> int:
+    """Every hour, delete events and deliveries that are past `EVENT_DAYS`."""
+    return forget_old_events(datetime.now(UTC))
+
+
+# What is left goes the next time.
+@shared_task(soft_time_limit=120, time_limit=150)
 def delete_old_sessions() -> None:
     """Every hour, delete sessions of browsers that are over. Beginning to sign in makes one."""
     SessionStore.clear_expired()
@@ -95,7 +104,8 @@ def run_scim_sync_jobs() -> int:
 def watch_spending() -> int:
     """Every 15 seconds, record which budgets, limits and credits crossed a level."""
     now = datetime.now(UTC)
-    return record_spending(now=now) + watching.record_low_credit(now=now)
+    recorded = record_spending(now=now) + record_end_user_spending(now=now)
+    return recorded + watching.record_low_credit(now=now)
 
 
 @shared_task

@@ -250,6 +250,7 @@ CELERY_BEAT_SCHEDULE: dict[str, Any] = {
         "task": "accounts.tasks.delete_old_end_user_counters",
         "schedule": 3600.0,
     },
+    "forget-events": {"task": "accounts.tasks.forget_events", "schedule": 3600.0},
     "delete-sessions": {"task": "accounts.tasks.delete_old_sessions", "schedule": 3600.0},
     "watch-spending": {
         "task": "accounts.tasks.watch_spending",

@@ -57,14 +57,20 @@ def record_new_events(events: Sequence[NewEvent], *, at: datetime) -> int:
     """Record those whose keys are not there yet; how many these are, as far as one reader sees."""
     count = 0
     for begin in range(0, len(events), _AT_ONCE):
-        part = events[begin : begin + _AT_ONCE]
-        keys = Event.objects.filter(key__in=[each.key for each in part])
-        known = set(keys.values_list("key", flat=True))
-        fresh = [each for each in part if each.key not in known]
+        fresh = find_new_events(events[begin : begin + _AT_ONCE])
         if fresh:
             _insert(fresh, at)
         count += len(fresh)
     return count
+
+
+def find_new_events(events: Sequence[NewEvent]) -> list[NewEvent]:
+    """Those whose keys are not there yet."""
+    known: set[str] = set()
+    for begin in range(0, len(events), _AT_ONCE):
+        keys = [each.key for each in events[begin : begin + _AT_ONCE]]
+        known.update(Event.objects.filter(key__in=keys).values_list("key", flat=True))
+    return [each for each in events if each.key not in known]
 
 
 def raise_alarm(subject: str, *, at: datetime) -> int | None:

@@ -14,8 +14,9 @@ from uuid import UUID
 from django.db import transaction
 from django.db.models import F, Q
 
-from accounts.models import Account, SpendCounter, Workspace
+from accounts.models import Account, Event, SpendCounter, Workspace
 from accounts.spending import (
+    ERASED_USER,
     OF_REQUESTS,
     ScopeKind,
     SpendScope,
@@ -116,8 +117,8 @@ def delete_old_counters(now: datetime) -> int:
 
 
 def erase_end_user_budget(account_id: UUID, user_hash: str) -> None:
-    """Forget a limit of his own, and what names him on counters. Their rows stay, because requests
-    under way count on them."""
+    """Forget a limit of his own, events that name him, and what names him on counters. Their rows
+    stay, because requests under way count on them."""
     with transaction.atomic():
         outdate_limits(account_id)
         places: dict[str, str] = {}
@@ -128,5 +129,7 @@ def erase_end_user_budget(account_id: UUID, user_hash: str) -> None:
             places[format_end_user_scope_id(workspace.pk.hex, user_hash)] = workspace.pk.hex
         counters = list(SpendCounter.objects.filter(scope="end_user", scope_id__in=places))
         for counter in counters:
-            counter.scope_id = f"{places[counter.scope_id]}:erased-{counter.pk}"
+            counter.scope_id = f"{places[counter.scope_id]}:{ERASED_USER}{counter.pk}"
         SpendCounter.objects.bulk_update(counters, ["scope_id"])
+        for scope_id in places:
+            Event.objects.filter(key__startswith=f"budget.threshold:end_user:{scope_id}:").delete()

@@ -76,6 +76,14 @@ CREDIT_LOW_USD = setting(
     env.decimal,
     5,
 )
+EVENT_DAYS = setting(
+    "EVENT_DAYS",
+    "days for which events and their deliveries are kept, and EXPIRY_NOTICE_DAYS at least",
+    env.integer,
+    90,
+    minimum=40,
+    maximum=36_500,
+)
 EXPIRY_NOTICE_DAYS = setting(
     "EXPIRY_NOTICE_DAYS",
     "how many days before they end keys, credits and models are announced",

@@ -13,6 +13,7 @@ from standardwebhooks import Webhook
 
 from accounts.events.delivery import deliver, make_deliveries, take_next
 from accounts.events.outbox import record_event
+from accounts.events.retention import forget_old_events
 from accounts.models import AuditRecord, Channel, Delivery, Event
 from accounts.services.channels import (
     change_channel,
@@ -374,3 +375,25 @@ def test_a_channel_that_is_gone_is_changed_by_nobody(mine: Manager, receiver: Re
     ):
         with pytest.raises(NotFound):
             act()
+
+
+def test_events_leave_with_their_deliveries_and_the_channels_that_were_deleted(
+    mine: Manager, receiver: Receiver
+) -> None:
+    channel_id, _ = make_channel(mine, type="webhook", url=receiver.url)
+    # Where a limit never begins anew, its crossing would be recorded again.
+    for key, window in (("a", {}), ("b", {"window": "monthly"}), ("c", {"window": "lifetime"})):
+        record_event("key.limit_threshold", key=key, title="", text="", data=window)
+    Channel.objects.update(account=None)
+    send_due(datetime.now(UTC))
+    Channel.objects.update(account=mine.account)
+    mine.ok("DELETE", f"{CHANNELS}/{channel_id}")
+    assert Delivery.objects.count() == 3
+
+    assert forget_old_events(datetime.now(UTC) + timedelta(days=89)) == 0
+    # Also that of the key that asks.
+    assert forget_old_events(datetime.now(UTC) + timedelta(days=91)) == 3 + 3 + 1
+
+    assert [event.key for event in Event.objects.all()] == ["c"]
+    assert not Delivery.objects.exists()
+    assert not Channel.everything.exists()

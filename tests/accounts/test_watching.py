@@ -18,6 +18,7 @@ from accounts.models import (
 )
 from accounts.services.books.audit import compare_books
 from accounts.services.books.credits import add_credits, take_credits
+from accounts.services.books.end_user_spending import EVENTS_A_DAY, record_end_user_spending
 from accounts.services.books.spent_limits import record_spending
 from accounts.services.books.watching import (
     record_expiries,
@@ -27,6 +28,7 @@ from accounts.services.books.watching import (
 from accounts.services.guardrails import create_guardrail
 from accounts.services.keys import create_key
 from accounts.services.records import SYSTEM
+from accounts.services.spend_scopes import erase_end_user_budget
 from accounts.services.workspace_budgets import set_budget
 from accounts.spending import (
     UNREACHABLE_NANO,
@@ -175,6 +177,35 @@ def test_a_tag_s_budget_is_told_by_its_name(workspace: Workspace) -> None:
     assert (event.workspace_id, event.data["tag"]) == (workspace.pk, "team=blue")
     assert event.title.startswith('Tag "team=blue" of workspace')
     assert record_spending(now=NOW) == 0
+
+
+def test_end_users_without_a_limit_of_their_own_share_the_events_of_a_day(
+    workspace: Workspace,
+) -> None:
+    special = "ab" * 32
+    stored = {"interval": "monthly", "limit_nano": 10 * USD, "limits": {special: 20 * USD}}
+    Workspace.objects.filter(pk=workspace.pk).update(end_user_budget=stored)
+    place: Any = {"account": workspace.account, "workspace": workspace}
+    users = [f"{number:031}" for number in range(EVENTS_A_DAY // 2 + 5)]
+    for user in users:
+        spend("end_user", f"{workspace.pk.hex}:{user}", 8, limit_nano=10 * USD, **place)
+
+    # Two levels of 50 of them, and that there are more.
+    assert record_end_user_spending(now=NOW) == EVENTS_A_DAY + 1
+    assert Event.objects.get(data__scope="end_users").workspace_id == workspace.pk
+    own = f"{workspace.pk.hex}:{special[:31]}"
+    spend("end_user", own, 10, limit_nano=20 * USD, **place)
+    assert record_end_user_spending(now=NOW) == 1
+    assert Event.objects.get(data__has_own_limit=True).data["level_percent"] == 50
+    assert record_end_user_spending(now=NOW) == 0
+    # As if all that was yesterday.
+    Event.objects.filter(data__scope="end_users").delete()
+    Event.objects.update(at=NOW - timedelta(days=1))
+    assert record_end_user_spending(now=NOW) == 10
+
+    erase_end_user_budget(workspace.account_id, special)
+    assert not Event.objects.filter(data__has_own_limit=True).exists()
+    assert record_end_user_spending(now=NOW) == 0
 
 
 def test_an_account_is_told_of_low_credit_each_time_it_runs_low(

@@ -4,7 +4,7 @@ The key of an event names a crossing, so that each is recorded once, whoever loo
 Nothing of this is on the way of a request.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, date, datetime, timedelta
 from typing import Final, NamedTuple, TypeVar
 from uuid import UUID
@@ -46,7 +46,7 @@ _KEYS_AT_ONCE: Final = 500
 _T = TypeVar("_T")
 
 
-class _SpentLimit(NamedTuple):
+class SpentLimit(NamedTuple):
     """A limit and what counts against it in its window. `subject` names whose it is in keys,
     `whose` in words; `remedy` says who can raise it."""
 
@@ -74,16 +74,26 @@ class _SpentLimit(NamedTuple):
 
 
 def record_spending(*, now: datetime) -> int:
-    """Record which budgets and limits of keys crossed a level; how many events. For a while after
-    its end a window is looked at too: what began in its last seconds is charged later."""
-    limits, before = [*_list_limits(now)], now - _WINDOW_LAG
-    if find_window_starts(before) != find_window_starts(now):
-        limits += [each for each in _list_limits(before) if each.was_held_until_its_end(now)]
-    events = [event for limit in limits for event in _build_crossings(limit, now)]
+    """Record which budgets and limits of keys crossed a level; how many events."""
+    limits = list_open_limits(_list_limits, now)
+    events = [event for limit in limits for event in build_crossings(limit, now)]
     return record_new_events(events, at=now)
 
 
-def _list_limits(at: datetime) -> Iterator[_SpentLimit]:
+def list_open_limits(
+    list_limits: Callable[[datetime], Iterable[SpentLimit]], now: datetime
+) -> Iterator[SpentLimit]:
+    """The limits in the windows that `now` is in. For a while after its end a window is looked at
+    too: what began in its last seconds is charged later."""
+    yield from list_limits(now)
+    before = now - _WINDOW_LAG
+    if find_window_starts(before) != find_window_starts(now):
+        for limit in list_limits(before):
+            if limit.was_held_until_its_end(now):
+                yield limit
+
+
+def _list_limits(at: datetime) -> Iterator[SpentLimit]:
     """All of them, in the windows that `at` is in."""
     yield from _list_workspace_budgets(at)
     yield from _list_guardrail_budgets(at)
@@ -91,7 +101,7 @@ def _list_limits(at: datetime) -> Iterator[_SpentLimit]:
     yield from _list_key_limits(at)
 
 
-def _list_workspace_budgets(now: datetime) -> Iterator[_SpentLimit]:
+def _list_workspace_budgets(now: datetime) -> Iterator[SpentLimit]:
     rows = WorkspaceBudget.objects.filter(workspace__deleted_at__isnull=True)
     starts = find_window_starts(now)
     for part in _split(list(rows.select_related("workspace")), _BUDGETS_AT_ONCE):
@@ -102,7 +112,7 @@ def _list_workspace_budgets(now: datetime) -> Iterator[_SpentLimit]:
         for row, spent_nano in zip(part, read_spending_of_many(budgets, at=now), strict=True):
             window = WINDOW_OF_WORD[row.interval]
             path = f"PUT /api/v1/workspaces/{row.workspace_id}/budgets/{row.interval}"
-            yield _SpentLimit(
+            yield SpentLimit(
                 "budget.threshold",
                 f"workspace:{row.workspace_id}",
                 f'Workspace "{row.workspace.name}"',
@@ -111,7 +121,7 @@ def _list_workspace_budgets(now: datetime) -> Iterator[_SpentLimit]:
                 starts[window],
                 row.limit_nano,
                 spent_nano,
-                _describe_remedy(path),
+                describe_remedy(path),
                 row.workspace.account_id,
                 row.workspace_id,
                 row.enforcement == "block",
@@ -120,9 +130,9 @@ def _list_workspace_budgets(now: datetime) -> Iterator[_SpentLimit]:
             )
 
 
-def _list_guardrail_budgets(now: datetime) -> Iterator[_SpentLimit]:
+def _list_guardrail_budgets(now: datetime) -> Iterator[SpentLimit]:
     counters = [
-        *_select_half_spent(SpendCounter.Scope.GUARDRAIL, now),
+        *select_half_spent(SpendCounter.Scope.GUARDRAIL, now),
         *_select_current(SpendCounter.Scope.GUARDRAIL, now).filter(limit_nano=UNREACHABLE_NANO),
     ]
     ids = {UUID(counter.scope_id.partition(":")[0]) for counter in counters}
@@ -138,7 +148,7 @@ def _list_guardrail_budgets(now: datetime) -> Iterator[_SpentLimit]:
         if guardrail.limit_nano is None:
             continue
         name = f'API key "{holder.name}"' if isinstance(holder, ApiKey) else holder.username
-        yield _SpentLimit(
+        yield SpentLimit(
             "budget.threshold",
             f"guardrail:{counter.scope_id}",
             name,
@@ -147,7 +157,7 @@ def _list_guardrail_budgets(now: datetime) -> Iterator[_SpentLimit]:
             counter.window_start,
             guardrail.limit_nano,
             counter.counted_nano,
-            _describe_remedy(f"PATCH /api/v1/guardrails/{guardrail.pk}"),
+            describe_remedy(f"PATCH /api/v1/guardrails/{guardrail.pk}"),
             counter.account_id,
             guardrail.workspace_id,
             guardrail.budget_enforcement == "block",
@@ -156,7 +166,7 @@ def _list_guardrail_budgets(now: datetime) -> Iterator[_SpentLimit]:
         )
 
 
-def _list_tag_budgets(now: datetime) -> Iterator[_SpentLimit]:
+def _list_tag_budgets(now: datetime) -> Iterator[SpentLimit]:
     """Budgets of one value. Where each value has one, counters do not say whose they are."""
     starts = find_window_starts(now)
     for workspace in Workspace.objects.filter(tag_budgets__isnull=False).iterator():
@@ -174,7 +184,7 @@ def _list_tag_budgets(now: datetime) -> Iterator[_SpentLimit]:
             counter = counters.get((scope.scope_id, scope.window))
             if counter is None:
                 continue
-            yield _SpentLimit(
+            yield SpentLimit(
                 "budget.threshold",
                 f"tag:{scope.scope_id}",
                 f'Tag "{scope.tag}" of workspace "{workspace.name}"',
@@ -183,7 +193,7 @@ def _list_tag_budgets(now: datetime) -> Iterator[_SpentLimit]:
                 starts[scope.window],
                 scope.limit_nano,
                 counter.counted_nano,
-                _describe_remedy(f"PATCH /api/v1/workspaces/{workspace.pk}"),
+                describe_remedy(f"PATCH /api/v1/workspaces/{workspace.pk}"),
                 workspace.account_id,
                 workspace.pk,
                 scope.is_enforced,
@@ -192,8 +202,8 @@ def _list_tag_budgets(now: datetime) -> Iterator[_SpentLimit]:
             )
 
 
-def _list_key_limits(now: datetime) -> Iterator[_SpentLimit]:
-    ids = [int(each.scope_id) for each in _select_half_spent(SpendCounter.Scope.KEY, now)]
+def _list_key_limits(now: datetime) -> Iterator[SpentLimit]:
+    ids = [int(each.scope_id) for each in select_half_spent(SpendCounter.Scope.KEY, now)]
     # Their counters have no limit.
     warning = ApiKey.objects.living().filter(limit_enforcement="warn", limit_nano__gt=0)
     ids += warning.values_list("pk", flat=True)
@@ -204,7 +214,7 @@ def _list_key_limits(now: datetime) -> Iterator[_SpentLimit]:
         for key in keys:
             assert key.limit_nano is not None
             window = LIMITED_WINDOW[key.limit_reset]
-            yield _SpentLimit(
+            yield SpentLimit(
                 "key.limit_threshold",
                 f"key:{key.pk}",
                 f'API key "{key.name}" ({key.label})',
@@ -213,7 +223,7 @@ def _list_key_limits(now: datetime) -> Iterator[_SpentLimit]:
                 starts[window],
                 key.limit_nano,
                 usages[key.pk].counted_nano(key),
-                _describe_remedy(f"PATCH /api/v1/keys/{key.hash}"),
+                describe_remedy(f"PATCH /api/v1/keys/{key.hash}"),
                 key.account_id,
                 key.workspace_id,
                 key.enforced_limit_nano is not None,
@@ -230,7 +240,7 @@ def _select_current(scope: str, at: datetime) -> QuerySet[SpendCounter]:
     return SpendCounter.objects.filter(current, scope=scope)
 
 
-def _select_half_spent(scope: str, at: datetime) -> QuerySet[SpendCounter]:
+def select_half_spent(scope: str, at: datetime) -> QuerySet[SpendCounter]:
     """The limited counters of the windows that `at` is in of which half is spent, the lowest
     level."""
     byok = Case(When(counts_byok=True, then=F("byok_spent_nano")), default=Value(0))
@@ -239,7 +249,7 @@ def _select_half_spent(scope: str, at: datetime) -> QuerySet[SpendCounter]:
     return counted.filter(limit_nano__gt=0, so_far_nano__gte=F("limit_nano") / 2)
 
 
-def _build_crossings(spent: _SpentLimit, now: datetime) -> Iterator[NewEvent]:
+def build_crossings(spent: SpentLimit, now: datetime) -> Iterator[NewEvent]:
     limit, used = format_dollars(spent.limit_nano), format_dollars(spent.spent_nano)
     word = WINDOW_WORDS[spent.window]  # type: ignore[index]  # Counters hold its keys.
     end = find_window_end(spent.window, spent.start)
@@ -277,7 +287,7 @@ _EFFECTS: Final = {
 }
 
 
-def _describe_remedy(path: str) -> str:
+def describe_remedy(path: str) -> str:
     return f"A management key of the account can raise it with {path}."
 
 
