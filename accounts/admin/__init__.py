@@ -2,7 +2,6 @@
 
 from accounts.admin import (
     account,
-    app,
     books,
     budgets,
     byok,
@@ -16,7 +15,6 @@ from accounts.admin import (
 
 __all__ = [
     "account",
-    "app",
     "books",
     "budgets",
     "byok",

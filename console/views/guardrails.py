@@ -15,6 +15,7 @@ from accounts.services import guardrail_assignments as assignments
 from accounts.services.guardrails import change_guardrail, create_guardrail, delete_guardrail
 from accounts.services.records import operator_actor
 from accounts.views.schemas.guardrail import read_guardrail_changes, read_new_guardrail
+from console.forms.guardrail import GuardrailForm
 from console.page import PageContext, page, render_page
 from console.queries.guardrail_trials import TEXT_CHARS_MAX, replay_yesterday, try_text
 from console.queries.guardrails import (
@@ -28,7 +29,6 @@ from console.queries.guardrails import (
 from console.queries.workspaces import list_led_workspaces
 from console.scope import Role, Scope
 from console.table import Column, Table, csv_response, render_table, sort_rows
-from console.views.guardrail_form import GuardrailForm
 from console.views.settings import require_role
 from gateway.http.errors import SchemaInvalid
 

@@ -15,6 +15,14 @@ from accounts.models import ApiKey, User
 from accounts.services.keys import change_key, create_key, rotate_key, set_disabled
 from accounts.services.member_keys import bound_key
 from accounts.services.records import operator_actor
+from console.forms.rate_limits import (
+    FiguresForm,
+    ScopedLimitForm,
+    find_whole_limit,
+    list_scoped_limits,
+    read_scoped_change,
+)
+from console.forms.workspace import RESETS, describe_member_limits
 from console.page import PageContext, page, render_page
 from console.queries.keys import (
     NEWEST_FIRST,
@@ -30,14 +38,6 @@ from console.queries.keys import (
 from console.queries.snippets import list_snippets
 from console.scope import Scope
 from console.table import Column, Table, csv_response, read_pages, render_table
-from console.views.rate_limits import (
-    FiguresForm,
-    ScopedLimitForm,
-    find_whole_limit,
-    list_scoped_limits,
-    read_scoped_change,
-)
-from console.views.workspace_forms import RESETS, describe_member_limits
 from gateway.http.jsonio import format_usd
 from gateway.limits.rules import FIGURES
 

@@ -13,6 +13,23 @@ from accounts.services.records import operator_actor
 from accounts.services.workspace_budgets import delete_budget, set_budget
 from accounts.services.workspace_members import add_members, change_role, remove_members
 from accounts.services.workspaces import change_workspace, create_workspace
+from console.forms.rate_limits import (
+    FiguresForm,
+    ScopedLimitForm,
+    describe_figures,
+    find_whole_limit,
+    list_scoped_limits,
+    read_scoped_change,
+)
+from console.forms.workspace import (
+    BudgetForm,
+    EndUserBudgetForm,
+    MemberKeysForm,
+    NewWorkspaceForm,
+    SettingsForm,
+    TagBudgetForm,
+    describe_member_limits,
+)
 from console.page import PageContext, page, render_page
 from console.queries.budgets import list_budgets_of
 from console.queries.workspaces import (
@@ -23,24 +40,7 @@ from console.queries.workspaces import (
 )
 from console.scope import Role, Scope
 from console.table import Column, Table, csv_response, render_table, sort_rows
-from console.views.rate_limits import (
-    FiguresForm,
-    ScopedLimitForm,
-    describe_figures,
-    find_whole_limit,
-    list_scoped_limits,
-    read_scoped_change,
-)
 from console.views.settings import require_role
-from console.views.workspace_forms import (
-    BudgetForm,
-    EndUserBudgetForm,
-    MemberKeysForm,
-    NewWorkspaceForm,
-    SettingsForm,
-    TagBudgetForm,
-    describe_member_limits,
-)
 from gateway.http.jsonio import JsonObject
 
 COLUMNS: Final = (

@@ -14,13 +14,16 @@ from gateway.live_settings import settings
 from routing.entities.ids import message_id
 from routing.formats.responses.write import derive_stem, response_id
 from routing.response_cache.cache_options import CacheOptions
-from routing.response_cache.cache_store import Flight, find, flights, put
-from routing.response_cache.entry import (
+from routing.response_cache.cached_answers import (
     BODY_CHARS_MAX,
     Entry,
+    Flight,
     build_entry_name,
+    find,
+    flights,
     is_small,
     pack_entry,
+    put,
     repeat_answer,
     repeat_events,
     unpack_entry,

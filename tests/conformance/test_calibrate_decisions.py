@@ -10,7 +10,7 @@ import pytest
 
 from gateway.commands import Refused
 from routing.decisions.calibration import apply_temperature
-from routing.management.labelled_questions import read_labelled_lines
+from routing.management.commands.calibrate_decisions import read_labelled_lines
 from tests.conformance.deciding import NOUL, SCORE, DecisionsDesk
 from tests.support import processes
 from tests.support.manage import Outcome

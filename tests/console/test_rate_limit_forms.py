@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from console.views.rate_limits import FiguresForm, ScopedLimitForm, find_whole_limit
+from console.forms.rate_limits import FiguresForm, ScopedLimitForm, find_whole_limit
 from gateway.limits.rules import LIMITS_MAX
 
 SCOPED = {"scope": {"model": "acme/small"}, "concurrent": 2}

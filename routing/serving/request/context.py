@@ -29,7 +29,7 @@ from routing.metering.cost import Cost
 from routing.metering.usage import Demand, Usage
 from routing.plugins.interface import Plugin
 from routing.response_cache.cache_options import CacheOptions
-from routing.response_cache.entry import Entry
+from routing.response_cache.cached_answers import Entry
 from routing.selection.guardrail_filters import zdr_group
 from routing.selection.types import EndpointState, Plan, Policy, Requirements
 from routing.serving.request.legs import Hedge, Leg

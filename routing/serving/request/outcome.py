@@ -19,7 +19,7 @@ from routing.metering.cost import (
     searches_nano,
 )
 from routing.metering.usage import Usage, add_usages, estimate_tokens, read_reported_usage
-from routing.response_cache.entry import Entry
+from routing.response_cache.cached_answers import Entry
 from routing.serving.request.context import Attempt, RequestProgress
 from routing.serving.request.errors import ErrorFacts, describe_error
 from routing.serving.request.legs import Leg, sum_charges, sum_legs

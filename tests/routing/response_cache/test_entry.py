@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from routing.response_cache import cache_store
-from routing.response_cache.entry import (
+from routing.response_cache import cached_answers
+from routing.response_cache.cached_answers import (
     Entry,
     build_entry_name,
     pack_entry,
@@ -76,19 +76,21 @@ def test_it_opens_under_its_own_name_only_and_in_its_time() -> None:
 def test_there_are_so_many_places(settings) -> None:
     settings.REDIS_URL = ""
     settings.ROUTER_RESPONSE_CACHE_ENTRIES = 3
-    cache_store.forget_all()
+    cached_answers.forget_all()
     names = [name(str(number)) for number in range(50)]
     for each in names:
-        cache_store.put(each, pack_entry(entry(), each), ttl_s=60)
+        cached_answers.put(each, pack_entry(entry(), each), ttl_s=60)
     found = [
-        unpack_entry(value, each) for each in names if (value := cache_store.find(each)) is not None
+        unpack_entry(value, each)
+        for each in names
+        if (value := cached_answers.find(each)) is not None
     ]
     assert 1 <= sum(each is not None for each in found) <= 3
-    cache_store.forget_all()
+    cached_answers.forget_all()
 
 
 def test_a_place_is_empty_once_its_time_has_passed() -> None:
-    places = cache_store.LocalStore()
+    places = cached_answers.LocalStore()
     places.put(1, b"a", -1)
     places.put(2, b"b", 60)
     assert [places.find(number) for number in (1, 2, 3)] == [None, b"b", None]

@@ -3,7 +3,7 @@
 import pytest
 
 from routing.response_cache.cache_options import may_share
-from routing.response_cache.cache_store import Flights
+from routing.response_cache.cached_answers import Flights
 
 
 def test_the_same_request_joins_until_it_has_landed() -> None:

@@ -13,7 +13,7 @@ from routing.history.content_draft import ContentDraft
 from routing.metering.cost import FREE
 from routing.metering.usage import Usage
 from routing.response_cache.cache_options import CacheOptions
-from routing.response_cache.entry import BODY_CHARS_MAX, is_small
+from routing.response_cache.cached_answers import BODY_CHARS_MAX, is_small
 from routing.serving.request.context import RequestProgress
 from routing.serving.request.legs import Leg
 from routing.serving.request.loop import Loop

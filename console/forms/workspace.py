@@ -24,13 +24,13 @@ from accounts.views.schemas.workspace import (
     TAG_BUDGET_PATTERN,
     TAG_BUDGETS_MAX,
 )
-from console.scope import Scope
-from console.views.rate_limits import (
+from console.forms.rate_limits import (
     FiguresForm,
     describe_figures,
     find_whole_limit,
     list_scoped_limits,
 )
+from console.scope import Scope
 from gateway.end_users import hash_user
 from gateway.http.jsonio import JsonObject, format_usd
 from gateway.limits.rules import FIGURES
