@@ -69,6 +69,7 @@ def write_heartbeat(now: datetime) -> bool:
         "free_memory_bytes": memory.free,
         "interns": Intern.objects.filter(host=name, status__in=_PLACED).count(),
         "last_seen_at": now,
+        "url": settings.INTERN_HOST_URL,
     }
     rows = InternHost.objects.filter(name=name)
     if rows.filter(home_id=home_id, last_seen_at__gt=now - _term()).update(**measured):

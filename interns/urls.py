@@ -3,14 +3,20 @@
 from django.urls import URLPattern, path, re_path
 
 from interns.views.chat import InternChatViewSet
+from interns.views.hosts import METHODS
 from interns.views.interns import InternsViewSet
 from interns.views.outbound import FetchViewSet
+from interns.views.tunnel import TunnelViewSet
 from interns.views.vault import CopyViewSet, InternSecretsViewSet, WorkspaceSecretsViewSet
 
 _INTERN = r"^v1/interns/(?P<intern_id>[^/]+)"
 _VAULT = r"^v1/vault/interns/(?P<intern_id>[^/]+)"
 
 urlpatterns: list[URLPattern] = [
+    re_path(
+        r"^internal/interns/(?P<intern_id>[0-9a-f-]{36})/(?P<way>agent|page|log|disk)(?P<rest>/.*)?$",
+        TunnelViewSet.as_view(dict.fromkeys(METHODS, "answer")),
+    ),
     path("v1/interns", InternsViewSet.as_view({"get": "list", "post": "create"})),
     re_path(
         rf"{_INTERN}$",

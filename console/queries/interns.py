@@ -18,7 +18,6 @@ from console.queries.keys import RESET_WORDS, is_member, list_workspaces_for_key
 from console.scope import Scope, widen_scope
 from console.words import Badge
 from gateway.database.db import release_connection
-from gateway.eventloop import run_in_thread
 from interns.keys import read_budget
 from interns.leases import is_pickup_overdue
 from interns.machine import STEPS, WAITING_TEXT
@@ -30,8 +29,9 @@ from interns.models import (
     Status,
     WorkspaceArchive,
 )
-from interns.runtime.disk import DiskUse, measure_disk
-from interns.runtime.driver import SessionTurn, current_driver
+from interns.reach import measure_disk_of, reach_agents
+from interns.runtime.disk import DiskUse
+from interns.runtime.driver import SessionTurn
 from interns.vault.effective_secrets import (
     AttachedVaultGone,
     EffectiveSecret,
@@ -237,7 +237,7 @@ class InternDetail:
         """What was said in it, as the intern remembers it; None where it does not say."""
         # The intern is asked, who may be slow.
         release_connection()
-        return current_driver().read_conversation(self.intern.pk, session_id)
+        return reach_agents(self.intern).read_conversation(self.intern.pk, session_id)
 
     @cached_property
     def moves(self) -> list[InternMove]:
@@ -268,15 +268,14 @@ class InternDetail:
 
     @cached_property
     def disk(self) -> DiskUse | None:
-        # A disk may have thousands of files.
         release_connection()
-        return run_in_thread(lambda: measure_disk(self.intern.pk))
+        return measure_disk_of(self.intern)
 
     @cached_property
     def log(self) -> list[str]:
         # A container's engine is asked for it.
         release_connection()
-        return current_driver().log_tail(self.intern.pk, lines=_LOG_LINES)
+        return reach_agents(self.intern).log_tail(self.intern.pk, lines=_LOG_LINES)
 
 
 def find_intern(seen: Scope, intern_id: UUID, now: datetime) -> InternDetail:

@@ -41,6 +41,12 @@ INTERN_HOST = setting(
     env.host_name,
     DEFAULT_HOST,
 )
+INTERN_HOST_URL = setting(
+    "INTERN_HOST_URL",
+    "where web processes of other machines reach one of this machine, such as "
+    "`https://10.0.0.2:8443`; without it chats reach interns of this machine from here only",
+    env.base_url,
+)
 INTERN_HOST_SECONDS = setting(
     "INTERN_HOST_SECONDS",
     "how long a machine that runs interns may be silent before it counts as gone",

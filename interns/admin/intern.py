@@ -28,7 +28,7 @@ from interns.leases import is_pickup_overdue
 from interns.machine import STEPS, WAITING_TEXT
 from interns.models import Intern, InternTransition, Status, Vault
 from interns.operations import update_intern
-from interns.runtime.driver import current_driver
+from interns.reach import reach_agents
 from interns.runtime.sandbox import NO_ISOLATION_TEXT
 from interns.vault.service import detach_vault
 from interns.views.schemas.intern import MODEL_PATTERN
@@ -244,7 +244,7 @@ class InternAdmin(PageAdmin):
 
     @admin.display(description="log")
     def log_tail(self, intern: Intern) -> SafeString:
-        lines = current_driver().log_tail(intern.pk, lines=_LOG_LINES)
+        lines = reach_agents(intern).log_tail(intern.pk, lines=_LOG_LINES)
         return format_html('<pre class="runtime-log">{}</pre>', "\n".join(lines))
 
     def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:

@@ -143,7 +143,7 @@ class InternHostAdmin(ReadOnlyAdmin):
     search_fields = ("name",)
     search_help_text = "Name of the machine"
     fields = (
-        *("name", "home_id", "alive_since", "last_seen_at", "draining", "interns"),
+        *("name", "url", "home_id", "alive_since", "last_seen_at", "draining", "interns"),
         *("free_memory_bytes", "memory_bytes"),
     )
 

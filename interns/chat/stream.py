@@ -23,8 +23,8 @@ from interns.chat.clock import CLOCK, Clock
 from interns.chat.errors import ChatError, convert_refusal
 from interns.chat.runs import RunLease
 from interns.runtime.driver import (
+    Agents,
     ChatRefused,
-    Driver,
     EndEvent,
     InternUsage,
     ModelNameEvent,
@@ -74,7 +74,7 @@ class TurnStream:
         lease: RunLease,
         start: Callable[[AbortHandle, float], RunStream],
         *,
-        driver: Driver,
+        driver: Agents,
         client: object,
         limits: TurnLimits,
         clock: Clock = CLOCK,

@@ -19,7 +19,7 @@ from interns.chat.errors import RATE_RETRY_S, ChatError, TurnsLimited, convert_r
 from interns.chat.runs import ExpiredRun, RunLease, StartedRun, SteeredRun
 from interns.chat.stream import TurnLimits, TurnStream
 from interns.runtime import driver as runtimes
-from interns.runtime.driver import ChatRefused, Driver, RunStream, TurnOrder
+from interns.runtime.driver import Agents, ChatRefused, RunStream, TurnOrder
 from interns.spans import begin_span
 
 T = TypeVar("T")
@@ -40,7 +40,7 @@ class TurnRequest:
         acting: str,
         by: int | None,
         client: object,
-        driver: Driver,
+        driver: Agents,
         clock: Clock = CLOCK,
     ) -> None:
         self.intern_id = intern_id

@@ -272,6 +272,8 @@ class InternHost(models.Model):
     free_memory_bytes = models.BigIntegerField()
     interns = models.PositiveIntegerField(default=0)
     draining = models.BooleanField(default=False)
+    # Where web processes of other machines reach one of it; "" where they do not.
+    url = models.CharField(max_length=512, blank=True, default="", db_default="")
     alive_since = models.DateTimeField()
     last_seen_at = models.DateTimeField()
 

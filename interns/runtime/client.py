@@ -6,6 +6,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from functools import cache
+from hmac import compare_digest
 from typing import Final, TypeVar
 from uuid import UUID
 
@@ -35,6 +36,13 @@ from interns.runtime.driver import (
     TurnOrder,
 )
 from interns.runtime.events import BadEvent, is_last, read_event
+from interns.runtime.tunnel import (
+    ANSWER_HEADER,
+    REASON_HEADER,
+    REQUEST_HEADER,
+    SignedRequest,
+    sign_answer,
+)
 from routing.serving.request.context import forget_origin
 from routing.upstreams.sse import EventTooLarge, SseParser
 
@@ -70,6 +78,8 @@ def _get_client() -> HttpClient:
 
 def build_origin(access: AgentAccess) -> Origin:
     address = access.address
+    if address.tunnel is not None:
+        return Origin.parse(address.tunnel.url)
     if address.socket_path is not None:
         return Origin.of_socket(str(address.socket_path))
     return Origin.parse(f"http://{address.host}:{address.port}")
@@ -185,7 +195,15 @@ def send_request(
     limits = Limits(
         connect_s=_CONNECT_S, first_byte_s=_HEAD_S, idle_s=_NEVER_S, body_bytes_max=body_bytes_max
     )
-    return _convert_errors(
+    tunnel, signature = access.address.tunnel, ""
+    if tunnel is not None:
+        path = tunnel.write_path(path)
+        wait_s = max(1, round(deadline - time.monotonic()))
+        signature = SignedRequest(tunnel.host, method, path, body, wait_s).sign(time.time())
+        # The token never leaves the runtime's machine.
+        headers = [each for each in headers if each[0] != "Authorization"]
+        headers.append((REQUEST_HEADER, signature))
+    reply = _convert_errors(
         lambda: _get_client().send(
             build_origin(access),
             method=method,
@@ -197,6 +215,20 @@ def send_request(
             abort_handle=abort,
         )
     )
+    if tunnel is not None:
+        _check_tunnel(reply, signature)
+    return reply
+
+
+def _check_tunnel(reply: HttpReply, signature: str) -> None:
+    """Raises `ChatRefused` where a stranger answered, or the other end had no answer."""
+    reason: str | None = reply.headers.get(REASON_HEADER.lower())
+    if not compare_digest(reply.headers.get(ANSWER_HEADER.lower(), ""), sign_answer(signature)):
+        reason = "intern_unreachable"
+    if reason is not None:
+        reply.close()
+        text = f"The machine of the intern says {reason}"
+        raise ChatRefused(reason, text, retryable=True)
 
 
 class AgentStream:

@@ -16,6 +16,7 @@ from typing_extensions import TypedDict
 
 from gateway.http.jsonio import JsonObject
 from gateway.outbound.exchange import AbortHandle
+from interns.runtime.tunnel import Tunnel
 
 ApprovalMode = Literal["self-drive", "manual"]
 QuestionKind = Literal["permission", "elicitation"]
@@ -80,11 +81,13 @@ class ChatRefused(Exception):
 
 @dataclass(frozen=True, slots=True)
 class AgentAddress:
-    """Where a runtime listens for HTTP: a Unix socket's path, or a host and a port."""
+    """Where a runtime listens for HTTP: a Unix socket's path, a host and a port, or a way through a
+    web process of its own machine."""
 
     socket_path: Path | None = None
     host: str = ""
     port: int = 0
+    tunnel: Tunnel | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,10 +235,41 @@ class RunStream(Protocol):
     def close(self) -> None: ...
 
 
-class Driver(Protocol):
-    """Where interns run. Celery workers call the lifecycle methods; web processes call `find_agent`
-    and the methods of `AgentClient` too, where waits are cooperative. `wait_s` bounds a wait in
-    seconds; a `deadline` is a moment of `time.monotonic`."""
+class Agents(Protocol):
+    """Runtimes to talk to, here or on another machine. Web processes call it, so waits are
+    cooperative. `wait_s` bounds a wait in seconds; a `deadline` is a moment of `time.monotonic`."""
+
+    def log_tail(self, intern_id: UUID, *, lines: int = 100) -> list[str]:
+        """The last lines the runtime wrote, the newest last. Never raises."""
+
+    def find_agent(self, intern_id: UUID) -> AgentAccess | None:
+        """Where the runtime is talked to, None where none is known."""
+
+    def turn(
+        self, intern_id: UUID, turn: TurnOrder, *, deadline: float, abort: AbortHandle
+    ) -> RunStream:
+        """Begin a run. Raises `ChatRefused`."""
+
+    def answer(
+        self, intern_id: UUID, reply: QuestionAnswer, *, deadline: float, abort: AbortHandle
+    ) -> RunStream:
+        """Answer a run's question and go on reading it. Raises `ChatRefused`."""
+
+    def read_conversation(
+        self, intern_id: UUID, session_id: str, *, wait_s: float = 2.0
+    ) -> list[SessionTurn] | None:
+        """What was said in a session, the oldest first; None where the runtime does not say. Never
+        raises."""
+
+    def steer(self, intern_id: UUID, run_id: UUID, text: str, *, wait_s: float = 10.0) -> None:
+        """Say more to the run that is under way. Raises `ChatRefused`: `run_ended`, ..."""
+
+    def cancel(self, intern_id: UUID, run_id: UUID, *, wait_s: float = 2.0) -> bool:
+        """End the run, and its tools. Whether the runtime says that it is over. Never raises."""
+
+
+class Driver(Agents, Protocol):
+    """Where this machine's interns run. Celery workers call what is added here."""
 
     name: str
 
@@ -269,34 +303,6 @@ class Driver(Protocol):
 
     def runtimes(self) -> list[Runtime]:
         """All that run here, also those whose intern is gone. Raises `RuntimeFailed`."""
-
-    def log_tail(self, intern_id: UUID, *, lines: int = 100) -> list[str]:
-        """The last lines the runtime wrote, the newest last. Never raises."""
-
-    def find_agent(self, intern_id: UUID) -> AgentAccess | None:
-        """Where the runtime is talked to, None where none is known."""
-
-    def turn(
-        self, intern_id: UUID, turn: TurnOrder, *, deadline: float, abort: AbortHandle
-    ) -> RunStream:
-        """Begin a run. Raises `ChatRefused`."""
-
-    def answer(
-        self, intern_id: UUID, reply: QuestionAnswer, *, deadline: float, abort: AbortHandle
-    ) -> RunStream:
-        """Answer a run's question and go on reading it. Raises `ChatRefused`."""
-
-    def read_conversation(
-        self, intern_id: UUID, session_id: str, *, wait_s: float = 2.0
-    ) -> list[SessionTurn] | None:
-        """What was said in a session, the oldest first; None where the runtime does not say. Never
-        raises."""
-
-    def steer(self, intern_id: UUID, run_id: UUID, text: str, *, wait_s: float = 10.0) -> None:
-        """Say more to the run that is under way. Raises `ChatRefused`: `run_ended`, ..."""
-
-    def cancel(self, intern_id: UUID, run_id: UUID, *, wait_s: float = 2.0) -> bool:
-        """End the run, and its tools. Whether the runtime says that it is over. Never raises."""
 
 
 BUILT_IN = {

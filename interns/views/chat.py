@@ -39,7 +39,7 @@ from interns.chat.runs import SteeredRun
 from interns.chat.turns import TurnRequest
 from interns.errors import InternForbidden, InvalidBody
 from interns.models import Intern, Status
-from interns.runtime.driver import current_driver
+from interns.reach import reach_agents
 from interns.views.base import InternViewSet
 from routing.formats.chat.schema import SESSION_ID_CHARS_MAX
 from routing.serving.request.process import slots
@@ -173,7 +173,7 @@ class InternChatViewSet(InternViewSet):
                 acting=f"key-{caller.key_id}" if who is None else str(who),
                 by=who,
                 client=request.META.get("gunicorn.socket"),
-                driver=current_driver(),
+                driver=reach_agents(intern),
             )
             stream = turn.prompt(body) if isinstance(body, ChatPrompt) else turn.reply(body)
             if isinstance(stream, SteeredRun):

@@ -23,8 +23,9 @@ from interns.access import BODY_BYTES_MAX, authorize_caller, read_raw_body
 from interns.chat.errors import ChatError, convert_refusal
 from interns.errors import InternNotFound
 from interns.models import Intern, Status
+from interns.reach import find_page
 from interns.runtime.client import send_request
-from interns.runtime.driver import ChatRefused, current_driver
+from interns.runtime.driver import ChatRefused
 from interns.views.chat import InternChatViewSet
 
 METHODS: Final = ("get", "post", "put", "patch", "delete", "options")
@@ -140,7 +141,7 @@ def _answer_part(part: tuple[str, bytes]) -> HttpResponse:
 def _forward(request: HttpRequest, intern: Intern, body: bytes) -> HttpResponseBase:
     """What the runtime says to the same request, without the gateway's token: it has nothing to
     show here but what is public."""
-    access = current_driver().find_agent(intern.pk)
+    access = find_page(intern)
     if access is None:
         raise ChatError("intern_unreachable")
     meta: JsonObject = request.META
