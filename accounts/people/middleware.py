@@ -37,7 +37,7 @@ _OPEN: Final = ("/console/sign-", "/static/", "/docs")
 _SETUP: Final = "/console/you"
 
 # Where somebody proves who they are, and which of these keep something of whoever only looks.
-_WAYS_IN: Final = ("/console/sign-in", "/console/link/")
+_WAYS_IN: Final = ("/console/sign-in", "/console/link/", "/console/you/password")
 _BEGINNING: Final = re.compile(r"/console/sign-in/(at/[^/]+|passkey)")
 _AT_ONCE: Final = 2
 # A form takes its room so long at least: what a burst of wrong ones takes from requests is a tenth

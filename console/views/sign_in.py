@@ -30,6 +30,7 @@ from console.page import PageContext, page, render_open_page, secure
 from console.playground_keys import end_playground_keys
 from console.sign_in_links import find_linked_user, use_link
 from console.views.home import show_home
+from console.views.password import may_have_password
 from gateway.http.errors import MethodNotAllowed, UnknownPath
 from gateway.http.responses import error_response
 
@@ -120,6 +121,7 @@ def show_factors(request: HttpRequest) -> HttpResponse:
         "passkeys": [each.wrap() for each in factors if each.type == Authenticator.Type.WEBAUTHN],
         "is_missing": needs_second_factor(user) and not factors,
         "has_factors": bool(factors),
+        "may_have_password": may_have_password(user),
         "sessions": sorted(sessions, key=lambda each: each.created_at, reverse=True),
     }
     return render(request, "console/you.html", context)

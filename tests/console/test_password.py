@@ -1,0 +1,136 @@
+"""A person's own password: who changes it, what proves it, and what ends with it."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from django.test import Client
+from django.urls import reverse
+
+from accounts.models import AuditRecord, PersonIdentity, SignInAttempts, User
+from accounts.sign_in import BOUNDS
+from console.sign_in_links import build_link_path
+from gateway.environment.sign_in import OidcProvider
+from gateway.limits.limits import MINUTE_S
+from tests.console.people import BACKEND
+from tests.support.windows import within_one
+
+pytestmark = [pytest.mark.django_db, pytest.mark.both]
+PASSWORD, NEW = "correct horse", "battery staple"
+FORM = {"old": PASSWORD, "new": NEW, "again": NEW}
+
+
+@pytest.fixture
+def person() -> User:
+    return User.objects.create_user(username="ada", password=PASSWORD)
+
+
+def browser(password: str = PASSWORD) -> Client:
+    client = Client(headers={"Accept": "text/html", "User-Agent": "Browser/1"})
+    client.post(reverse("account_login"), {"login": "ada", "password": password})
+    return client
+
+
+def is_in(client: Client) -> bool:
+    return client.get(reverse("mfa_index")).status_code == 200
+
+
+def change(client: Client, **fields: str) -> Any:
+    return client.post(reverse("change_password"), FORM | fields)
+
+
+def test_a_new_password_ends_all_other_sessions_and_is_on_record(person: User) -> None:
+    here, elsewhere = browser(), browser()
+    link = build_link_path(person)
+    assert reverse("change_password") in here.get(reverse("mfa_index")).text
+
+    done = change(here)
+
+    assert (done.status_code, done["Location"]) == (302, reverse("mfa_index"))
+    page = here.get(reverse("mfa_index")).text
+    assert ("Your password is changed" in page, page.count("Browser/1")) == (True, 1)
+    assert not is_in(elsewhere)
+    assert Client().post(link).status_code == 410
+    assert [is_in(browser(each)) for each in (PASSWORD, NEW)] == [False, True]
+    record = AuditRecord.objects.get(action="password changed")
+    assert (record.object_type, record.object_id) == ("sign_in", str(person.pk))
+    assert (record.operator, (record.after or {})["agent"]) == (person, "Browser/1")
+
+
+@pytest.mark.parametrize(
+    ("fields", "text"),
+    [
+        ({"old": "wrong"}, "This is not it"),
+        ({"again": "battery stable"}, "This is another one"),
+        ({"new": "short", "again": "short"}, "This password is too short"),
+        ({"new": "password1", "again": "password1"}, "This password is too common"),
+    ],
+)
+def test_what_is_no_new_password_is_said(person: User, fields: Any, text: str) -> None:
+    client = browser()
+
+    refused = change(client, **fields)
+
+    assert (refused.status_code, text in refused.text) == (400, True)
+    assert is_in(browser())
+    failed = AuditRecord.objects.filter(action="failed", object_id=str(person.pk))
+    assert failed.exists() == ("old" in fields)
+
+
+def test_guesses_at_the_old_one_are_bounded(person: User, settings: Any) -> None:
+    client = browser()
+    for _ in range(BOUNDS["pair"].tries):
+        assert change(client, old="wrong").status_code == 400
+    SignInAttempts.objects.update(blocked_until=datetime.now(UTC) + timedelta(hours=1))
+    assert change(client).status_code == 400
+    SignInAttempts.objects.all().delete()
+    settings.RATE_SIGN_INS = 2
+
+    def work() -> None:
+        # Of an address that runs share with nobody.
+        from secrets import randbelow
+
+        place = {"REMOTE_ADDR": f"198.18.{randbelow(256)}.{randbelow(256)}"}
+        path = reverse("change_password")
+        answers = [client.post(path, FORM | {"old": "wrong"}, **place) for _ in range(3)]
+        assert [each.status_code for each in answers] == [400, 400, 429]
+        foreign = client.post(path, FORM, headers={"Sec-Fetch-Site": "cross-site"}, **place)
+        assert foreign.status_code == 403
+
+    within_one(MINUTE_S, work)
+
+
+def test_who_came_by_a_link_chooses_a_first_one(person: User) -> None:
+    person.set_unusable_password()
+    person.save()
+    client = Client()
+    client.post(build_link_path(person))
+
+    assert "Choose a password" in client.get(reverse("change_password")).text
+    assert client.post(reverse("change_password"), {"new": NEW, "again": NEW}).status_code == 302
+
+    assert is_in(browser(NEW))
+
+
+@pytest.mark.parametrize("is_known", [False, True])
+def test_whom_a_provider_lets_in_gets_none(person: User, settings: Any, is_known: bool) -> None:
+    client = Client()
+    client.force_login(person, backend=BACKEND)
+    path = reverse("change_password")
+    if is_known:
+        person.set_unusable_password()
+        PersonIdentity.objects.create(user=person, issuer="https://id.test", subject="s-1")
+    else:
+        person.email = "ada@acme.test"
+        settings.OIDC_PROVIDERS = (
+            OidcProvider("acme", "Acme", "https://id.test", "gateway", "x", ("acme.test",)),
+        )
+    person.save()
+    client.force_login(person, backend=BACKEND)
+    assert (client.get(path).status_code, client.post(path, FORM).status_code) == (404, 404)
+    assert path not in client.get(reverse("mfa_index")).text
+
+    # An operator comes in while the provider is away.
+    User.objects.update(is_staff=True)
+    assert client.get(path).status_code == 200
+    assert client.get(reverse("admin:password_change"))["Location"] == path
