@@ -18,6 +18,7 @@ from django.dispatch import receiver
 from django.http import HttpRequest
 
 from accounts.models import SignInAttempts, User
+from accounts.people.known_browsers import is_known
 from accounts.people.oidc import StrayAnswer
 from accounts.people.records import record_sign_in
 from accounts.services.records import command_actor, record_change
@@ -34,8 +35,10 @@ class AttemptBound(NamedTuple):
     longest: timedelta
 
 
-# A user is never locked out for long by others: from elsewhere he waits a minute at most.
+# A user is never locked out for long by others: from elsewhere he waits a minute at most, and from
+# where he has signed in before not at all.
 BOUNDS: Final = {
+    "known": AttemptBound(5, timedelta(minutes=15)),
     "pair": AttemptBound(5, timedelta(minutes=15)),
     "user": AttemptBound(20, timedelta(minutes=1)),
     "address": AttemptBound(30, timedelta(minutes=15)),
@@ -53,7 +56,13 @@ class BoundedSignIn:
         """Raises `PermissionDenied`, at which no further backend is asked."""
         if request is None or not username:
             return
-        if not count_try(name=username, address=find_client(request), now=datetime.now(UTC)):
+        is_counted = count_try(
+            name=username,
+            address=find_client(request),
+            now=datetime.now(UTC),
+            from_known=is_known(request, username),
+        )
+        if not is_counted:
             raise PermissionDenied
 
 
@@ -69,9 +78,15 @@ class WrongPassword:
             record_sign_in(request, "failed", user=user)
 
 
-def count_try(*, name: str, address: str, now: datetime) -> bool:
-    """Count one try to sign in; whether the password may be looked at."""
-    return _count(_hash_subjects(name, address), name=name, address=address, now=now)
+def count_try(*, name: str, address: str, now: datetime, from_known: bool = False) -> bool:
+    """Count one try to sign in; whether the password may be looked at.
+
+    One `from_known`, a browser in which this user has signed in, is counted beside all others.
+    """
+    subjects = _hash_subjects(name, address)
+    if from_known:
+        subjects = {"known": _hash(f"known:{name.lower()}")}
+    return _count(subjects, name=name, address=address, now=now)
 
 
 def count_answer(request: HttpRequest, *, is_stray: bool = False) -> bool:
@@ -153,7 +168,11 @@ def forgive_tries(request: HttpRequest, user: User, *, is_inside: bool = False) 
     Of an address only this try is: somebody there may guess while a colleague signs in. Who came
     by no password has taken none.
     """
-    subjects = _hash_subjects(user.get_username(), find_client(request))
+    name = user.get_username()
+    if is_known(request, name):
+        SignInAttempts.objects.filter(subject=_hash(f"known:{name.lower()}")).delete()
+        return
+    subjects = _hash_subjects(name, find_client(request))
     own = [subjects["pair"], subjects["user"]]
     SignInAttempts.objects.filter(subject__in=own).delete()
     steps = request.session.get("account_authentication_methods", [])

@@ -10,6 +10,7 @@ from allauth.mfa.adapter import DefaultMFAAdapter
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 
+from accounts.people.known_browsers import remember_browser
 from accounts.people.oidc import list_forced_providers
 from accounts.people.records import record_sign_in
 from accounts.sign_in import forgive_tries
@@ -57,6 +58,12 @@ class SignInAdapter(DefaultAccountAdapter):
         reason = f"signs in at {provider.id} only"
         record_sign_in(request, "failed", user=user, reason=reason)
         return render(request, "console/provider_only.html", {"provider": provider}, status=403)
+
+    def post_login(self, request: HttpRequest, user: Any, **options: Any) -> HttpResponse:
+        """Where the person wanted to go, in a browser that is known from now on."""
+        answer: HttpResponse = super().post_login(request, user, **options)
+        remember_browser(request, answer, user.get_username())
+        return answer
 
     def is_reauthentication_required(self, *, app: str, **options: object) -> bool:
         """Not of somebody who came by a link or a provider and has nothing to repeat yet."""

@@ -25,6 +25,7 @@ from django.http import (
 from django.urls import reverse
 
 from accounts.people.adapter import list_factors, needs_second_factor
+from accounts.people.known_browsers import list_known_names
 from accounts.rates import count_sign_in
 from gateway.http.body import read_form
 from gateway.http.errors import RateLimited
@@ -52,12 +53,13 @@ class SignInRate:
     """Turns away who tries to sign in too often from one address, before the database is asked.
 
     Few forms are looked at at once: they wait for one another's rows, and many would meanwhile
-    hold all connections that requests need.
+    hold all connections that requests need. Those of browsers in which somebody has signed in do
+    not wait for those of strangers.
     """
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponseBase]) -> None:
         self.get_response = get_response
-        self._room = BoundedSemaphore(_AT_ONCE)
+        self._room, self._known_room = (BoundedSemaphore(_AT_ONCE) for _ in range(2))
 
     def __call__(self, request: HttpRequest) -> HttpResponseBase:
         path, is_form = request.path_info, request.method not in ("GET", "HEAD")
@@ -78,14 +80,15 @@ class SignInRate:
         # A slow sender keeps nobody waiting.
         if not read_form(request):
             return HttpResponseBadRequest()
-        if not self._room.acquire(timeout=_WAIT_S):
+        room = self._known_room if list_known_names(request) else self._room
+        if not room.acquire(timeout=_WAIT_S):
             return _turn_away("1")
         began_s = time.monotonic()
         try:
             return self.get_response(request)
         finally:
             time.sleep(max(0.0, began_s + _FORM_S - time.monotonic()))
-            self._room.release()
+            room.release()
 
 
 def _turn_away(retry_after: str) -> HttpResponse:
