@@ -7,7 +7,7 @@ from pydantic import AfterValidator, Field
 from typing_extensions import TypedDict
 
 from gateway.http.jsonio import JsonObject
-from routing.formats.fields import REQUIRED, WHOLE, Amount, Count, Tagged
+from routing.formats.fields import REQUIRED, WHOLE, Amount, Count, NonEmpty, Tagged
 from routing.formats.server_tools import (
     AnalysisModels,
     LeafTools,
@@ -39,6 +39,28 @@ class _Plugin(TypedDict, total=False):
     enabled: bool
 
 
+CLASSIFIER_MS: Final = 5_000
+_MODEL_CHARS_MAX: Final = 300
+_CLASSES_MAX: Final = 32
+_TEXT_CHARS_MAX: Final = 4_096
+
+
+class PromptClass(TypedDict, total=False):
+    model: Annotated[NonEmpty, Field(max_length=_MODEL_CHARS_MAX), REQUIRED]
+    description: Annotated[str, Field(max_length=_TEXT_CHARS_MAX)]
+
+
+class Classifier(TypedDict, total=False):
+    model: Annotated[NonEmpty, Field(max_length=_MODEL_CHARS_MAX), REQUIRED]
+    classes: Annotated[
+        dict[NonEmpty, PromptClass], Field(min_length=2, max_length=_CLASSES_MAX), REQUIRED
+    ]
+    instructions: Annotated[str, Field(max_length=_TEXT_CHARS_MAX)]
+    min_confidence: Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
+    fallback: Annotated[NonEmpty, Field(max_length=_MODEL_CHARS_MAX)]
+    timeout_ms: Annotated[int, Field(ge=1, le=60_000), WHOLE]
+
+
 class AutoRouter(_Plugin, total=False):
     id: Annotated[Literal["auto-router", "auto-beta-router"], REQUIRED]
     allowed_models: ModelPatterns
@@ -46,6 +68,7 @@ class AutoRouter(_Plugin, total=False):
     cost_tier: CostTier
     cost_quality_tradeoff: Annotated[int, Field(ge=0, le=10), WHOLE]
     pin_model: bool
+    classifier: Classifier
 
 
 class ParetoRouter(_Plugin, total=False):

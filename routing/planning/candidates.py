@@ -11,6 +11,7 @@ from accounts.byok import ByokEntry
 from accounts.caller import Caller
 from gateway.eventloop import yield_control
 from gateway.http.errors import InvalidRequest, NotFound
+from gateway.http.jsonio import JsonObject
 from gateway.http.validation import shorten
 from gateway.shared_cache import Patience
 from routing.catalogue.snapshot import catalogue
@@ -47,6 +48,8 @@ from routing.upstreams.wires import CHAT_KINDS
 _ROUTER_OF: Final = {"auto-router": "router/auto", "auto-beta-router": "router/auto-beta"}
 # The one plugin that has `pin_model`.
 _PINS: Final = "auto-router"
+# Of a plugin: the model that its classifier chose. Callers cannot send it.
+CHOSEN_MODEL: Final = "classifier.model"
 # `cost_quality_tradeoff` runs from 0, the best at any price, to 10, the cheapest.
 _TRADEOFF_STEPS: Final = 11
 # By whether decisions were asked for.
@@ -208,6 +211,14 @@ def names_a_router(snapshot: Snapshot, references: Iterable[str]) -> bool:
     )
 
 
+def find_auto_plugin(chat: ChatRequest, resolution: Resolution) -> JsonObject | None:
+    """The entry in `plugins` that has a say in which model the request's virtual router chooses."""
+    for each in chat.plugins:
+        if _ROUTER_OF.get(each["id"]) == (resolution.virtual or "") and each.get("enabled", True):
+            return each
+    return None
+
+
 def _build_auto_settings(
     chat: ChatRequest,
     ask: Requirements,
@@ -232,7 +243,10 @@ def _build_auto_settings(
                 allowed=tuple(each.get("allowed_models", ())),
                 excluded=tuple(each.get("excluded_models", ())),
                 cost_tier=each.get("cost_tier") or _tier_of(each.get("cost_quality_tradeoff")),
-                pinned=next(wrote, None) if each.get("pin_model") and each["id"] == _PINS else None,
+                pinned=(
+                    next(wrote, None) if each.get("pin_model") and each["id"] == _PINS else None
+                )
+                or each.get(CHOSEN_MODEL),
             )
             for each in chat.plugins
             if each["id"] in _ROUTER_OF and each.get("enabled", True)

@@ -70,8 +70,9 @@ _NOT_BESIDE: Final = "Invalid input: not beside tools, plugins or filters that t
 class Planning:
     """A request on its way through the steps of `plan_request`: each makes more of it known.
 
-    `refuse_early` raises what a request would be refused with whatever its plan is. `blocked` makes
-    the error of what guardrails or plugins keep back.
+    `refuse_early` raises what a request would be refused with whatever its plan is. `classify` asks
+    the classifier of its router, where it may have one. `blocked` makes the error of what
+    guardrails or plugins keep back.
     """
 
     caller: Caller
@@ -80,6 +81,7 @@ class Planning:
     region: str
     deadline: float
     refuse_early: "Callable[[Planning], None] | None" = None
+    classify: "Callable[[Planning], None] | None" = None
     asked: ResolvedRequest = field(init=False)
     plugins: tuple[Plugin, ...] = ()
     plugin_context: PluginContext | None = None
@@ -112,11 +114,12 @@ def admit(
     *,
     format: CallerFormat,
     chosen_id: str | None = None,
+    classify: Callable[[HttpRequest, Planning], None] | None = None,
 ) -> RequestProgress:
     """Check, resolve and plan a request. Raises `GatewayError`; nothing is held or sent yet.
 
-    `chosen_id` is a generation's id that was chosen before. A request that no endpoint can serve
-    comes back with its `refusal`.
+    `chosen_id` is a generation's id that was chosen before, `classify` asks the classifier of a
+    virtual router. A request that no endpoint can serve comes back with its `refusal`.
     """
     parse = partial(
         format.parse,
@@ -138,6 +141,7 @@ def admit(
         find_region(request),
         deadline=time.monotonic() + find_total_s(read.chat),
         refuse_early=partial(_refuse_early, request),
+        classify=None if classify is None else partial(classify, request),
     )
     plan_request(planning)
     context = _build_context(request, planning, read, chosen_id)
@@ -166,6 +170,8 @@ def plan_request(planning: Planning) -> None:
         # One loop cannot have two authors.
         planning.chat = search_here(planning.chat)
     planning.asked = resolve(planning.chat, planning.caller, region=planning.region)
+    if planning.asked.resolution.virtual is not None and planning.classify is not None:
+        planning.classify(planning)
     if planning.plugins or planning.chat.native_tools:
         _reshape(planning)
     guard = planning.caller.guard

@@ -8,9 +8,10 @@ It is written for every request and rarely read, so endpoints stand in columns: 
 `figures` have a value for each, first the endpoints of the order, then the excluded ones, whose
 filters are in `removed`. Elsewhere an endpoint is its index in these columns.
 `routing.selection.replay.read_rows` turns them into rows. The caller of `build_trace` may add
-`guardrails`: the findings of content filters, `hedge`: the race of two endpoints, and `queue`: its
-waiting for a place. `last` says which endpoints a sort puts last, `stay` whether the conversation
-stays with its `sticky` endpoint, and what that was decided from.
+`guardrails`: the findings of content filters, `hedge`: the race of two endpoints, `queue`: its
+waiting for a place, and `classifier`: what that of a virtual router said. `last` says which
+endpoints a sort puts last, `stay` whether the conversation stays with its `sticky` endpoint, and
+what that was decided from.
 """
 
 from collections import Counter

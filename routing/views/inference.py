@@ -28,6 +28,7 @@ from routing.formats.decisions import DECISIONS, SYSTEMONE, read_questions
 from routing.formats.messages.format import MESSAGES
 from routing.formats.responses.format import RESPONSES
 from routing.planning.admission_errors import build_refusal, refuse_too_many
+from routing.planning.classification import classify_prompt
 from routing.planning.pipeline import admit
 from routing.planning.submodel_calls import ask_model
 from routing.reports.refusals import build_refusal_report
@@ -103,7 +104,12 @@ class InferenceViewSet(LeanViewSet):
         try:
             self.body, planning_began = body, now()
             progress = self.progress = admit(
-                request, caller, body, format=self.caller_format, chosen_id=generation_id
+                request,
+                caller,
+                body,
+                format=self.caller_format,
+                chosen_id=generation_id,
+                classify=classify_prompt,
             )
             # However the request ends, it is under way no more.
             slot.on_release = partial(end_places, progress)

@@ -230,12 +230,21 @@ def write_trace(
         trace["queue"] = {"place": stay.place, "waited_ms": round(stay.waited_s * 1000)}
     if progress.schema_check is not None:
         trace["schema"] = progress.schema_check.describe()
+    if (classified := _find_classified(progress)) is not None:
+        trace["classifier"] = classified
     if filtered := [stage for stage in progress.stages if stage["type"] == "guardrail"]:
         trace["guardrails"] = [
             {"id": each["guardrail_id"], "scope": each["guardrail_scope"], **each["data"]}
             for each in filtered
         ]
     return dumps(trace).decode()
+
+
+def _find_classified(progress: RequestProgress) -> JsonObject | None:
+    """What the classifier of a virtual router said, where it has one."""
+    stages = (each["data"] for each in progress.stages if each["type"] == "classifier")
+    found: JsonObject | None = next(stages, None)
+    return found
 
 
 def _build_detail(progress: RequestProgress, last: Attempt | None, outcome: Outcome) -> JsonObject:
@@ -259,6 +268,7 @@ def _build_detail(progress: RequestProgress, last: Attempt | None, outcome: Outc
         **dict(zip(PRICED_COUNTS, _priced_counts(outcome.usage), strict=True)),
         **_collect_history_facts(progress, last, outcome),
         "decisions": progress.decisions_record,
+        "classifier": _find_classified(progress),
         "region": last.endpoint.region if last else "global",
         "pricing": dict(last.endpoint.pricing or {}) if last else None,
         "byok": {"id": own.id, "label": own.label} if own is not None else None,

@@ -131,6 +131,21 @@ class RouteQueue(ResourceObject):
     waited_ms: int
 
 
+class ClassifiedPrompt(ResourceObject):
+    """What the classifier of a virtual router said. `model` is the one that it put first, null
+    where the router chose; `generation_id` and `cost` (USD) are those of the decision, a request of
+    its own in the books."""
+
+    result: Literal["class", "unsure", "failed"]
+    label: str | None
+    confidence: float | None
+    model: str | None
+    error_type: str | None
+    generation_id: str | None
+    cost: UsdAmount
+    took_ms: int
+
+
 class RouteStay(ResourceObject):
     """Whether a conversation stayed with the endpoint that answered it last. Of the prompt,
     `cached_tokens` were expected in its cache, which is `age_s` old and lasts `lifetime_s`. That
@@ -166,6 +181,7 @@ class RouteObject(ResourceObject):
     stay: RouteStay | None = Field(
         description="Where an endpoint had answered the conversation before; else null."
     )
+    classifier: ClassifiedPrompt | None
 
 
 class GenerationObject(ResourceObject):
@@ -219,6 +235,7 @@ class GenerationObject(ResourceObject):
     upstream_inference_cost: UsdAmount | None
     cache_discount: UsdAmount | None
     response_cache_source_id: str | None
+    classifier: ClassifiedPrompt | None
     provider_responses: list[ProviderResponse] | None
     error: RequestError | None
 
@@ -264,6 +281,7 @@ def serialize_generation(
         upstream_inference_cost=usd(own_nano),
         cache_discount=None if saved_nano is None else usd(saved_nano),
         response_cache_source_id=detail.get("response_cache_source_id"),
+        classifier=_serialize_classified(detail.get("classifier")),
         provider_responses=[
             {name: value for name, value in attempt.items() if name not in _OF_OPERATORS}
             for attempt in row.attempts
@@ -343,7 +361,14 @@ def serialize_route(given_id: str, trace_text: str) -> JsonObject:
         hedge=hedge,
         queue=trace.get("queue"),
         stay=_serialize_stay(trace),
+        classifier=_serialize_classified(trace.get("classifier")),
     )
+
+
+def _serialize_classified(data: JsonObject | None) -> JsonObject | None:
+    if data is None:
+        return None
+    return ClassifiedPrompt.from_row(None, **data, cost=usd(data["cost_nano"]))
 
 
 def _serialize_stay(trace: JsonObject) -> JsonObject | None:

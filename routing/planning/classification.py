@@ -1,0 +1,140 @@
+"""A decision before `router/auto` chooses: of which class is this prompt, and whose model is that?
+
+It is a request for decisions like any other, with its own place in the books, on the account of the
+request that it is made for. Whatever becomes of it, that request goes on.
+"""
+
+import logging
+import time
+from dataclasses import replace
+from typing import Any, Final, NamedTuple
+
+from django.http import HttpRequest
+
+from gateway.http.errors import GatewayError
+from gateway.http.jsonio import JsonObject, loads
+from routing.catalogue.snapshot import catalogue
+from routing.entities.entries import ModelEntry
+from routing.formats.decisions import DECISIONS, read_questions
+from routing.formats.plugins import CLASSIFIER_MS
+from routing.planning.admission_errors import build_refusal, refuse_too_many
+from routing.planning.candidates import CHOSEN_MODEL, find_auto_plugin, resolve
+from routing.planning.pipeline import Planning, admit
+from routing.serving.admission.rate_limits import end_places
+from routing.serving.decisions.answer import answer_decisions
+from routing.serving.decisions.plan import DecisionPlan
+from routing.tools.model_calls import format_transcript
+
+log = logging.getLogger("routing.planning")
+
+# The end of the conversation is what the next answer is about.
+_STATE_CHARS_MAX: Final = 8_000
+_QUESTION: Final = "class"
+_INSTRUCTIONS: Final = "Of which class is the latest request in this conversation?"
+_DATA_RULES: Final = ("data_collection", "zdr")
+
+
+class _Verdict(NamedTuple):
+    """What a decision came to; `cost_nano` is what the account was charged for it."""
+
+    generation_id: str
+    label: str
+    confidence: float
+    cost_nano: int
+
+
+def classify_prompt(request: HttpRequest, planning: Planning) -> None:
+    """Let the classifier of the request's router choose the model that is tried first. A
+    conversation that keeps its model is not classified again.
+
+    Raises the `GatewayError` with which the request would be refused anyway, and no other.
+    """
+    plugin = find_auto_plugin(planning.chat, planning.asked.resolution)
+    classifier = None if plugin is None else plugin.get("classifier")
+    if plugin is None or not classifier or planning.asked.conversation.model_id() is not None:
+        return
+    if planning.refuse_early is not None:
+        planning.refuse_early(planning)
+    began, verdict, error_type = time.monotonic(), None, None
+    try:
+        verdict = _ask(request, planning, classifier)
+    except GatewayError as error:
+        error_type = error.error_type
+    except Exception as error:
+        log.exception("A classifier failed", exc_info=error)
+        error_type = GatewayError.error_type
+    label, is_sure = None, False
+    wanted = classifier.get("fallback")
+    if verdict is not None:
+        label = verdict.label
+        is_sure = verdict.confidence >= classifier.get("min_confidence", 0.0)
+        wanted = classifier["classes"][label]["model"] if is_sure else wanted
+    first = _choose_first(planning, plugin, wanted)
+    result = "failed" if verdict is None else "class" if is_sure else "unsure"
+    data: JsonObject = {
+        "result": result,
+        "label": label,
+        "confidence": None if verdict is None else verdict.confidence,
+        "model": None if first is None else first.id,
+        "error_type": error_type,
+        "generation_id": None if verdict is None else verdict.generation_id,
+        "cost_nano": 0 if verdict is None else verdict.cost_nano,
+        "took_ms": round((time.monotonic() - began) * 1000),
+    }
+    summary = f"{result}: {label or error_type}, {data['model'] or 'as the router chooses'}"
+    stage = {"type": "classifier", "name": plugin["id"], "summary": summary, "data": data}
+    planning.stages.append(stage)
+
+
+def _ask(request: HttpRequest, planning: Planning, classifier: JsonObject) -> _Verdict:
+    """Raises `GatewayError`."""
+    chat, classes = planning.chat, classifier["classes"]
+    wishes = chat.body.get("provider") or {}
+    provider = {name: wishes[name] for name in _DATA_RULES if wishes.get(name) is not None}
+    left_ms = int((planning.deadline - time.monotonic()) * 1000)
+    provider["deadline_ms"] = max(1, min(classifier.get("timeout_ms", CLASSIFIER_MS), left_ms))
+    question = {
+        "type": "choice",
+        "instructions": classifier.get("instructions") or _INSTRUCTIONS,
+        "criteria": {label: each.get("description") for label, each in classes.items()},
+    }
+    body: JsonObject = {
+        "model": classifier["model"],
+        "state": format_transcript(chat.body["messages"])[-_STATE_CHARS_MAX:],
+        "questions": {_QUESTION: question},
+        "provider": provider,
+    }
+    if chat.user is not None:
+        body["user"] = chat.user
+    progress = admit(request, planning.caller, body, format=DECISIONS)
+    try:
+        if progress.context.refusal is not None:
+            raise build_refusal(progress)
+        original = progress.context.chat.original
+        assert original is not None
+        plan = DecisionPlan(original, progress.context.choice.models)
+        progress.demands_of = plan.demands
+        refuse_too_many(progress)
+        answer: Any = loads(answer_decisions(progress, plan, read_questions(body)))
+    finally:
+        end_places(progress)
+    judged, cost_usd = answer["answers"][_QUESTION], answer["usage"]["cost"]
+    cost_nano = round(cost_usd * 1_000_000_000)
+    generation_id = progress.context.generation_id
+    return _Verdict(generation_id, judged["choice"], judged["confidence"], cost_nano)
+
+
+def _choose_first(planning: Planning, plugin: JsonObject, wanted: str | None) -> ModelEntry | None:
+    """Put this model before those that the router chooses. Returns it; None where it is not to be
+    had for this request, or none is wanted."""
+    if wanted is None:
+        return None
+    chosen = {**plugin, CHOSEN_MODEL: wanted}
+    plugins = [chosen if each is plugin else each for each in planning.chat.plugins]
+    chat = replace(planning.chat, plugins=plugins)
+    asked = resolve(chat, planning.caller, region=planning.region)
+    models = asked.resolution.models
+    if not models or models[0] is not catalogue.current().model(wanted):
+        return None
+    planning.chat, planning.asked = chat, asked
+    return models[0]

@@ -1,0 +1,98 @@
+"""A decision that chooses the model of `router/auto`: what is asked, what follows, who pays."""
+
+from typing import Any
+
+import pytest
+
+from tests.conformance.desk import Desk, exact, nano, saying
+
+JUDGE, CODER, TALKER = "typesafe/jev-1.13", "acme/solo", "acme/text"
+CLASSES = {
+    "code": {"model": CODER, "description": "Programs and their errors"},
+    "talk": {"model": TALKER},
+}
+SURE = {"when": "class", "weights": {"code": 0.05, "talk": 0.95}}
+METADATA = {"X-Router-Metadata": "enabled"}
+
+
+@pytest.fixture
+def desk(own_wide_desk: Desk) -> Desk:
+    own_wide_desk.upstream.verdicts("native-a", SURE)
+    own_wide_desk.upstream.verdicts("native-b", SURE)
+    return own_wide_desk
+
+
+def routed(**changes: Any) -> dict[str, Any]:
+    """A request for the router with a classifier, valid but for what `changes` says of that."""
+    classifier = {"model": JUDGE, "classes": CLASSES} | changes
+    return {
+        "model": "router/auto",
+        "messages": saying("Good morning"),
+        "plugins": [{"id": "auto-router", "classifier": classifier}],
+    }
+
+
+def ask(desk: Desk, **request: Any) -> tuple[Any, Any]:
+    """The answer, and what its route says of the classifier."""
+    answer = desk.ok(headers=METADATA, **request)
+    route = desk.manage("GET", f"/generation/{answer['id']}/route")
+    told = exact(route)["data"]["classifier"]
+    assert exact(desk.manage("GET", f"/generation?id={answer['id']}"))["data"]["classifier"] == told
+    return answer, told
+
+
+def test_the_likeliest_class_s_model_answers_and_the_decision_is_on_the_books(desk: Desk) -> None:
+    answer, told = ask(desk, **routed(min_confidence=0.5))
+
+    assert answer["model"] == TALKER
+    assert (told["result"], told["label"], told["model"]) == ("class", "talk", TALKER)
+    assert told["confidence"] > 0.5
+    [sent] = [each["body"] for each in desk.upstream.requests() if "questions" in each["body"]]
+    assert sent["state"] == "user: Good morning"
+    assert list(sent["questions"]["class"]["criteria"]) == ["code", "talk"]
+    [stage] = answer["router_metadata"]["pipeline"]
+    assert (stage["type"], stage["name"]) == ("classifier", "auto-router")
+    decision = desk.generation(told["generation_id"])
+    assert nano(decision["total_cost"]) == nano(told["cost"]) > 0
+    assert desk.total_usage_nano() == nano(told["cost"]) + nano(answer["usage"]["cost"])
+    desk.server.check_books()
+
+
+UNUSABLE = {"code": CLASSES["code"], "talk": {"model": "acme/nobody"}}
+
+
+@pytest.mark.parametrize(
+    ("changes", "verdict", "result", "model"),
+    [
+        ({"min_confidence": 0.99, "fallback": CODER}, SURE, "unsure", CODER),
+        ({"min_confidence": 0.99}, SURE, "unsure", None),
+        ({"classes": UNUSABLE}, SURE, "class", None),
+        ({"fallback": CODER}, {"when": "class", "fault": "500"}, "failed", CODER),
+        ({"model": "acme/nobody", "fallback": CODER}, SURE, "failed", CODER),
+        ({"timeout_ms": 1}, SURE, "failed", None),
+    ],
+)
+def test_a_request_goes_on_whatever_becomes_of_its_decision(
+    desk: Desk, changes: Any, verdict: Any, result: str, model: str | None
+) -> None:
+    for persona in ("native-a", "native-b"):
+        desk.upstream.verdicts(persona, verdict)
+
+    answer, told = ask(desk, **routed(**changes))
+
+    assert (told["result"], told["model"]) == (result, model)
+    assert model in (None, answer["model"])
+    assert (told["error_type"] is None) == (result != "failed")
+    assert desk.total_usage_nano() == nano(told["cost"]) + nano(answer["usage"]["cost"])
+
+
+def test_a_conversation_keeps_its_model_without_another_decision(desk: Desk) -> None:
+    first, _ = ask(desk, session_id="kept", **routed())
+
+    again, told = ask(desk, session_id="kept", **routed())
+
+    assert (again["model"], told) == (first["model"], None)
+
+
+def test_a_classifier_without_a_choice_is_refused(desk: Desk) -> None:
+    desk.refused(400, "invalid_request", **routed(classes={"code": {"model": CODER}}))
