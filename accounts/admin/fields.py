@@ -74,7 +74,7 @@ class RateLimitsField(forms.JSONField):
     def __init__(self, **options: Any) -> None:
         help_text = (
             "A list of limits with requests_per_minute, requests_per_day, tokens_per_minute, "
-            "concurrent and perhaps a scope (model, provider, user, tag); empty for none."
+            "concurrent and perhaps burst and a scope (model, provider, user, tag); empty for none."
         )
         super().__init__(required=False, **{"help_text": help_text, **options})
 

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from accounts.views.schemas.fields import resolve_rate_limits
 from gateway.http.errors import SchemaInvalid
 from gateway.http.jsonio import JsonObject
-from gateway.limits.rules import FIGURE_MAX, FIGURES, LIMITS_MAX, RateLimit
+from gateway.limits.rules import FIELDS, FIGURE_MAX, LIMITS_MAX, RateLimit
 
 # As columns keep them.
 Limits = Sequence[JsonObject] | None
@@ -35,10 +35,17 @@ class FiguresForm(forms.Form):
     requests_per_day = _build_figure("Requests per day")
     tokens_per_minute = _build_figure("Tokens per minute")
     concurrent = _build_figure("Requests at the same time")
+    burst = _build_figure("Of those per minute, in a burst")
+
+    def clean_burst(self) -> int | None:
+        burst: int | None = self.cleaned_data["burst"]
+        if burst is not None and burst > (self.cleaned_data.get("requests_per_minute") or 0):
+            raise forms.ValidationError("No more than the requests per minute.")
+        return burst
 
     def read_figures(self) -> JsonObject:
         said = self.cleaned_data
-        return {name: said[name] for name in FIGURES if said[name] is not None}
+        return {name: said[name] for name in FIELDS if said[name] is not None}
 
     def read_rate_limits(self, before: Limits = None) -> list[JsonObject] | None:
         """The column with what the form says of all requests; limits with a scope stay."""
@@ -58,7 +65,7 @@ class ScopedLimitForm(FiguresForm):
         "value has a count of their own.",
     )
 
-    field_order = ("part", "value", *FIGURES)
+    field_order = ("part", "value", *FIELDS)
 
     def __init__(self, data: Any = None) -> None:
         # The form of the limits of all requests has fields of the same names on the same page.
@@ -106,7 +113,7 @@ def read_scoped_change(limits: Limits, data: Any) -> ScopedChange:
 def find_whole_limit(limits: Limits) -> JsonObject:
     """The figures that hold for all requests: of several without a scope the smaller ones."""
     whole = [each for each in limits or () if not each.get("scope")]
-    given = {name: [each[name] for each in whole if each.get(name)] for name in FIGURES}
+    given = {name: [each[name] for each in whole if each.get(name)] for name in FIELDS}
     return {name: min(figures) for name, figures in given.items() if figures}
 
 
@@ -121,5 +128,5 @@ def list_scoped_limits(limits: Limits) -> list[tuple[int, str]]:
 
 
 def describe_figures(limit: JsonObject) -> str:
-    named = ((name, limit[name]) for name in FIGURES if name in limit)
+    named = ((name, limit[name]) for name in FIELDS if name in limit)
     return ", ".join(f"{figure:,} {name.replace('_', ' ')}" for name, figure in named)

@@ -18,9 +18,12 @@ FIGURE_MAX: Final = 1_000_000_000
 # In a scope it stands for every end user, each with a count of their own.
 EACH: Final = "*"
 FIGURES: Final = ("requests_per_minute", "requests_per_day", "tokens_per_minute", "concurrent")
+# With what only stands beside one of them.
+FIELDS: Final = (*FIGURES, "burst")
 _FIGURE_WORDS: Final = ", ".join(FIGURES)
+_BURST_TEXT: Final = "Invalid input: burst is at most requests_per_minute, which stands beside it"
 # The beginning of a counter's name says what it counts.
-REQUESTS, DAY, TOKENS = "rule_requests", "rule_day", "rule_tokens"
+REQUESTS, DAY, TOKENS, BURST = "rule_requests", "rule_day", "rule_tokens", "rule_burst"
 
 TAG_PATTERN: Final = r"^[^=]+=.+$"
 _Figure = Annotated[int, Field(ge=1, le=FIGURE_MAX)] | None
@@ -54,6 +57,17 @@ class EndpointRateLimit(Body):
         None, description="Prompt and answer. Requests reserve the most they may use."
     )
     concurrent: _Figure = Field(None, description="Requests under way at the same time.")
+    burst: _Figure = Field(
+        None,
+        description="Of `requests_per_minute`: at most so many in the part of a minute that they "
+        "are the share of (10 of 60: in each ten seconds).",
+    )
+
+    @model_validator(mode="after")
+    def _has_a_fitting_burst(self) -> "EndpointRateLimit":
+        if self.burst is not None and self.burst > (self.requests_per_minute or 0):
+            raise PydanticCustomError("burst_too_large", _BURST_TEXT)
+        return self
 
     @model_validator(mode="after")
     def _limits_something(self) -> "EndpointRateLimit":
@@ -105,6 +119,7 @@ class RateRule(NamedTuple):
     requests_per_day: int | None
     tokens_per_minute: int | None
     concurrent: int | None
+    burst: int | None = None
 
     @property
     def names_endpoints(self) -> bool:
@@ -145,7 +160,7 @@ def build_rules(owner: str, column: Sequence[JsonObject] | None) -> tuple[RateRu
     for each in column or ():
         counted: Any = each.get("scope") or {}
         scope = tuple(counted.get(name) for name in ("model", "provider", "user", "tag"))
-        figures = {name: each.get(name) for name in FIGURES}
+        figures = {name: each.get(name) for name in FIELDS}
         if scope in found:
             for name, figure in figures.items():
                 given = [part for part in (figure, getattr(found[scope], name)) if part is not None]
@@ -169,10 +184,15 @@ def describe_counter(name: str) -> str:
 
 def list_windows(rule: RateRule, marks: Marks, tokens: int, calls: int = 1) -> list[Limit]:
     """What a request of so many tokens at most, sent in so many calls, takes of the rule's windows.
-    One that may use more tokens than the whole limit waits for a minute that is all its own."""
+    One that may use more tokens than the whole limit waits for a minute that is all its own, and
+    one of more calls than a burst for a part of a minute."""
     name, found = rule.name_counter(marks), []
     if rule.requests_per_minute is not None:
         found.append(Limit(f"{REQUESTS}:{name}", rule.requests_per_minute, MINUTE_S, calls))
+        if rule.burst is not None:
+            window_s = max(1, MINUTE_S * rule.burst // rule.requests_per_minute)
+            cost = min(calls, rule.burst)
+            found.append(Limit(f"{BURST}:{name}", rule.burst, window_s, cost))
     if rule.requests_per_day is not None:
         found.append(Limit(f"{DAY}:{name}", rule.requests_per_day, DAY_S, calls))
     if rule.tokens_per_minute is not None:

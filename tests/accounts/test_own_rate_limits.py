@@ -15,7 +15,7 @@ from tests.accounts.office import KEYS, Office, at, open_office
 
 pytestmark = [pytest.mark.django_db, pytest.mark.both]
 NOTHING = dict.fromkeys(
-    ("requests_per_minute", "requests_per_day", "tokens_per_minute", "concurrent")
+    ("requests_per_minute", "requests_per_day", "tokens_per_minute", "concurrent", "burst")
 )
 
 
@@ -25,10 +25,10 @@ def office(db: None) -> Office:
 
 
 def test_limits_are_set_changed_and_taken_away(office: Office) -> None:
-    limits = [{"requests_per_minute": 5}, {"scope": {"user": "*"}, "concurrent": 2}]
+    limits = [{"requests_per_minute": 5, "burst": 2}, {"scope": {"user": "*"}, "concurrent": 2}]
     made = office.new(rate_limits=limits)
     assert made["data"]["rate_limits"] == [
-        {**NOTHING, "requests_per_minute": 5, "scope": None},
+        {**NOTHING, "requests_per_minute": 5, "burst": 2, "scope": None},
         {
             **NOTHING,
             "concurrent": 2,
@@ -41,7 +41,7 @@ def test_limits_are_set_changed_and_taken_away(office: Office) -> None:
     assert caller is not None
     owner = f"key:{key.pk}"
     assert caller.rate_rules == (
-        RateRule(owner, None, None, None, None, 5, None, None, None),
+        RateRule(owner, None, None, None, None, 5, None, None, None, 2),
         RateRule(owner, None, None, "*", None, None, None, None, 2),
     )
     # Without limits of its own it has its workspace's.
@@ -64,6 +64,8 @@ def test_limits_are_set_changed_and_taken_away(office: Office) -> None:
         ({}, "expected one of requests_per_minute"),
         ({"scope": {"user": "a"}}, "expected one of requests_per_minute"),
         ({"requests_per_minute": 0}, "requests_per_minute"),
+        ({"requests_per_minute": 5, "burst": 6}, "at most requests_per_minute"),
+        ({"requests_per_day": 5, "burst": 1}, "at most requests_per_minute"),
         ({"requests_per_minute": True}, "requests_per_minute"),
         ({"requests_per_hour": 5, "concurrent": 1}, "requests_per_hour"),
         ({"scope": {"team": "a"}, "concurrent": 1}, "team"),

@@ -210,9 +210,14 @@ def test_the_page_s_figures_are_those_of_all_requests_and_limits_with_a_scope_st
     assert "user *: 2 concurrent" in shown
 
     fields = {"name": key.name, "limit_usd": "", "limit_reset": ""}
-    client.post(path, fields | {"requests_per_minute": "5", "concurrent": "3"})
+    figures = {"requests_per_minute": "5", "concurrent": "3", "burst": "2"}
+    client.post(path, fields | figures)
     key.refresh_from_db()
-    assert key.rate_limits == [{"requests_per_minute": 5, "concurrent": 3}, scoped]
+    kept = [{"requests_per_minute": 5, "concurrent": 3, "burst": 2}, scoped]
+    assert key.rate_limits == kept
+    assert "No more than the requests" in client.post(path, fields | figures | {"burst": "6"}).text
+    key.refresh_from_db()
+    assert key.rate_limits == kept
     client.post(path, fields)
     key.refresh_from_db()
     assert key.rate_limits == [scoped]

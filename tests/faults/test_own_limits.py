@@ -169,6 +169,21 @@ def test_a_key_s_requests_count_together_and_a_new_limit_holds_at_once(pair: Pai
     assert pair.statuses(2 * PER_MINUTE, account.api_key) == {200: 2 * PER_MINUTE}
 
 
+def test_a_burst_is_so_many_in_its_part_of_a_minute(pair: Pair) -> None:
+    def work() -> requests.Response:
+        # Half of a minute's six: three in each half of it.
+        account = pair.account(rate_limits=[{"requests_per_minute": PER_MINUTE, "burst": 3}])
+        assert pair.statuses(PER_MINUTE, account.api_key) == {200: 3, 429: 3}
+        return pair.chat(0, account.api_key)
+
+    refused = within_one(MINUTE_S // 2, work)
+
+    message = "Rate limit exceeded: 3 requests per 30 seconds of this key"
+    assert refused.json()["error"]["message"] == message
+    assert 1 <= int(refused.headers["Retry-After"]) <= MINUTE_S // 2
+    assert refused.headers["x-ratelimit-limit-requests"] == "3"
+
+
 def test_messages_clients_read_their_own_headers(pair: Pair) -> None:
     account = pair.account(rate_limits=[{"tokens_per_minute": 100_000}])
     body = {"model": "acme/alone", "messages": HELLO, "max_tokens": 10}

@@ -10,6 +10,7 @@ from gateway.limits.concurrency import Bound, concurrency_limiter
 from gateway.limits.fair_queue import fair_queue
 from gateway.limits.limits import Exceeded, Limit, Taken, build_refusal, rate_limiter
 from gateway.limits.rules import (
+    BURST,
     DAY,
     REQUESTS,
     TOKENS,
@@ -30,7 +31,7 @@ from routing.serving.request.context import Attempt, RequestProgress
 SOURCE: Final = "router_rate_limit"
 KEY_TOKENS: Final = "key_tokens"
 _COUNTS_TOKENS: Final = (TOKENS, KEY_TOKENS)
-_COUNTS_CALLS: Final = (REQUESTS, DAY)
+_COUNTS_CALLS: Final = (REQUESTS, DAY, BURST)
 _OF_CREDENTIAL: Final = f"{TOKENS}:credential:"
 # Of one request at one endpoint.
 CALLS_AT_ONCE: Final = 8
@@ -267,7 +268,8 @@ def build_limit_error(full: Full) -> GatewayError:
             f"{_WORDS[kind]} of {describe_counter(name)}. Ask for less at once",
             metadata={"limit_source": SOURCE},
         )
-    text = f"Rate limit exceeded: {cause.limit.most} {_WORDS[kind]} of {describe_counter(name)}"
+    words = _WORDS.get(kind) or f"requests per {cause.limit.window_s} seconds"
+    text = f"Rate limit exceeded: {cause.limit.most} {words} of {describe_counter(name)}"
     if kind != TOKENS and cause.limit.cost > 1:
         text += f". This request is sent in {cause.limit.cost} calls"
     if kind == TOKENS and not is_shared(cause.limit):

@@ -7,7 +7,7 @@ import pytest
 
 from gateway.limits.concurrency import ConcurrencyLimiter
 from gateway.limits.limits import Limit
-from gateway.limits.rules import LimitsTaken, RateRule, build_rules, list_windows
+from gateway.limits.rules import LimitsTaken, Marks, RateRule, build_rules, list_windows
 from gateway.shared_cache import SharedCache
 from routing.entities.entries import HouseCredential
 from routing.metering.cost import FREE as FREE_OF_CHARGE
@@ -256,6 +256,26 @@ def test_two_limits_of_one_scope_are_one_with_the_smaller_figures() -> None:
         RateRule("key:1", *named, 3, 9, None, 2),
         RateRule("key:1", *whole, 1, None, None, None),
     )
+
+
+@pytest.mark.parametrize(
+    ("per_minute", "burst", "calls", "windows"),
+    [
+        (60, 10, 1, [(60, 60, 1), (10, 10, 1)]),
+        (7, 1, 1, [(7, 60, 1), (1, 8, 1)]),
+        (600, 1, 1, [(600, 60, 1), (1, 1, 1)]),
+        # More calls than a burst have a part of a minute that is all their own.
+        (60, 10, 20, [(60, 60, 20), (10, 10, 10)]),
+    ],
+)
+def test_a_burst_is_a_window_of_its_own(
+    per_minute: int, burst: int, calls: int, windows: list[tuple[int, int, int]]
+) -> None:
+    (rule,) = build_rules("key:1", [{"requests_per_minute": per_minute, "burst": burst}])
+
+    found = list_windows(rule, Marks(), tokens=1, calls=calls)
+
+    assert [(each.most, each.window_s, each.cost) for each in found] == windows
 
 
 # --- Keys -----------------------------------------------------------------------------------------
