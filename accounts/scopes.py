@@ -48,6 +48,9 @@ _FIRST_WORD: Final = re.compile(r"/api/v1/([a-z-]+)")
 _WORKSPACE_PATH: Final = re.compile(r"/api/v1/workspaces/([^/]+)")
 # Their views look at the workspace of each.
 _FILTERED_PATHS: Final = re.compile(r"/api/v1/(keys|interns)(/|$)")
+# Who is there and what was said takes more than reading the account.
+_OF_CONTENTS: Final = "/api/v1/generation/content"
+_OF_MEMBERS: Final = re.compile(r"/api/v1/(organization|workspaces/[^/]+)/members$|/scim/v2/")
 _UUID: Final = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 _CONNECTOR: Final = "/scim/v2"
 
@@ -90,7 +93,7 @@ def check_scope(caller: Caller, request: HttpRequest) -> None:
         # A key of a person does no more than the person.
         allowed = {Action(area)} if area else {Action.ACCOUNT}
         if is_read:
-            allowed.add(Action.READ)
+            allowed.add(_find_reading(path))
         if not any(may_key_of(caller.creator_role, action) for action in allowed):
             raise RoleTooLow(caller.creator_role)
     if caller.managed_workspaces is not None:
@@ -98,6 +101,13 @@ def check_scope(caller: Caller, request: HttpRequest) -> None:
     if caller.scopes is None or area in caller.scopes or (is_read and "read" in caller.scopes):
         return
     raise ScopeMissing("read" if is_read and area is None else area)
+
+
+def _find_reading(path: str) -> Action:
+    """What lets a person see the path."""
+    if path == _OF_CONTENTS:
+        return Action.CONTENTS
+    return Action.MEMBERS if _OF_MEMBERS.match(path) else Action.READ
 
 
 def check_managed_workspace(caller: Caller, workspace_id: UUID | None) -> None:

@@ -32,31 +32,6 @@ def scoped(office: Office, *scopes: str, **more: Any) -> str:
     return create_key(**place, name="s", scopes=list(scopes) or None, **more)[1]
 
 
-def status(office: Office, key: str, method: str, path: str, body: Any = None) -> int:
-    code: int = office.call(method, path, body, key=key)[0]
-    return code
-
-
-def test_a_scope_opens_its_area_and_read_opens_reading(office: Office) -> None:
-    name = {"name": "k"}
-    for scopes, expected in {
-        (): (200, 201, 200, 200),
-        ("keys",): (200, 201, 403, 403),
-        ("read",): (200, 403, 200, 200),
-        ("read", "keys"): (200, 201, 200, 200),
-        ("billing",): (403, 403, 200, 403),
-        ("workspaces", "guardrails", "catalogue", "scim"): (403, 403, 403, 200),
-    }.items():
-        key = scoped(office, *scopes)
-        got = (
-            status(office, key, "GET", KEYS),
-            status(office, key, "POST", KEYS, name),
-            status(office, key, "GET", "/credits"),
-            status(office, key, "GET", "/workspaces"),
-        )
-        assert got == expected, scopes
-
-
 def test_a_refusal_names_the_scope_that_is_missing(office: Office) -> None:
     key = scoped(office, "read")
     code, said = office.call("POST", KEYS, {"name": "k"}, key=key)

@@ -7,19 +7,40 @@ from typing import Any
 from django.test import Client
 
 from accounts.models import Account, ApiKey, Membership, User, Workspace
+from accounts.roles import Action, Role, allows
 from accounts.services.keys import create_key
 from accounts.services.organization import admit_member, open_account, open_workspace
 from routing.metering.models import Generation
 from routing.reports.models import FailedRequest
 from tests.support.operations import generation
 
-# From the least to the most: a viewer sees the lead's workspace, and billing the account's usage.
-ROLES = ("member", "viewer", "billing", "lead", "admin", "owner", "operator")
+# From the least to the most: a person's role in the account, and in the workspace `led`.
+_RANKS = {
+    "member": (Role.MEMBER, Role.WORKSPACE_MEMBER),
+    "viewer": (Role.MEMBER, Role.WORKSPACE_VIEWER),
+    "billing": (Role.BILLING, None),
+    "lead": (Role.MEMBER, Role.WORKSPACE_ADMIN),
+    "admin": (Role.ADMIN, None),
+    "owner": (Role.OWNER, None),
+    "operator": (Role.OPERATOR, None),
+}
+ROLES = tuple(_RANKS)
 # Those who belong to the account.
 TENANTS = ROLES[:-1]
-# Those who rule it.
-ADMINS = ("admin", "owner", "operator")
-LEADS = ("lead", *ADMINS)
+
+
+def list_allowed(action: Action) -> tuple[str, ...]:
+    """Who may in the workspace, by either role."""
+    return tuple(
+        name
+        for name, ranks in _RANKS.items()
+        if any(rank and allows(rank, action) for rank in ranks)
+    )
+
+
+# Those who rule the account, and those who decide in the workspace.
+ADMINS = list_allowed(Action.WORKSPACES)
+LEADS = list_allowed(Action.OTHERS_KEYS)
 BACKEND = "django.contrib.auth.backends.ModelBackend"
 
 

@@ -7,20 +7,71 @@ other. `{key}` and the like stand for an object of the first tenant, made for th
 """
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final, NamedTuple
 from urllib.parse import urlsplit
 
 from django.urls import resolve
+
+from accounts.roles import Action
+
+
+class Need(NamedTuple):
+    """What a management key's scopes and its creator's role must allow, to change something and to
+    see it. Whoever may change it sees it, too."""
+
+    change: Action
+    see: Action = Action.READ
+
+
+# By how a path begins; of two beginnings the longer one counts. Paths that are open to all of
+# their callers alike stand in the rows alone.
+NEEDS: Final = {
+    "/api/v1/keys": Need(Action.KEYS),
+    "/api/v1/auth": Need(Action.KEYS),
+    "/api/v1/workspaces": Need(Action.WORKSPACES),
+    "/api/v1/workspaces/{workspace}/members": Need(Action.WORKSPACES, Action.MEMBERS),
+    "/api/v1/organization/settings": Need(Action.WORKSPACES),
+    "/api/v1/organization/members": Need(Action.WORKSPACES, Action.MEMBERS),
+    "/api/v1/scim": Need(Action.WORKSPACES),
+    "/api/v1/presets": Need(Action.WORKSPACES),
+    "/api/v1/observability": Need(Action.WORKSPACES),
+    "/api/v1/notifications": Need(Action.WORKSPACES),
+    "/api/v1/guardrails": Need(Action.GUARDRAILS),
+    "/api/v1/credits": Need(Action.BILLING),
+    "/api/v1/byok": Need(Action.CATALOGUE),
+    "/api/v1/interns": Need(Action.OTHERS_INTERNS),
+    "/api/v1/vault": Need(Action.OTHERS_INTERNS),
+    "/api/v1/generation": Need(Action.ACCOUNT),
+    "/api/v1/generation/content": Need(Action.ACCOUNT, Action.CONTENTS),
+    "/api/v1/activity": Need(Action.ACCOUNT),
+    "/api/v1/analytics": Need(Action.ACCOUNT),
+    "/api/v1/routing": Need(Action.ACCOUNT),
+    "/api/v1/privacy": Need(Action.ACCOUNT),
+    "/scim/v2": Need(Action.DIRECTORY, Action.MEMBERS),
+}
+# What any key may ask: about itself, and which models there are for it.
+OF_ANY_KEY: Final = ("/api/v1/key", "/api/v1/models/user")
+# Questions that take a body.
+QUESTIONS: Final = ("/api/v1/analytics/query", "/api/v1/routing/what-if")
+
+
+def find_need(path: str) -> Need:
+    """What the path of a row needs."""
+    begun = [each for each in NEEDS if f"{path}/".startswith((f"{each}/", f"{each}?"))]
+    assert begun, f"NEEDS does not say which action {path} is"
+    return NEEDS[max(begun, key=len)]
 
 
 @dataclass(frozen=True)
 class Row:
     """The status that a method gives nobody, an inference key and a management key.
 
-    `member` and `admin` are for inference keys that a plain member or an admin made, where these
-    get something else. `foreign` is what another tenant's key of an allowed kind gets for a row
-    that names an object; 404 unless said. With `found_first` a key that may not is told so of its
-    own tenant's object only, and that others' are not there.
+    `member` and `admin` are for inference keys of people, where these get something else: of those
+    whose role does not allow what the path needs, and of those whose does. `foreign` is what
+    another tenant's key of an allowed kind gets for a row that names an object; 404 unless said.
+    With `found_first` a key that may not is told so of its own tenant's object only, and that
+    others' are not there. `scoped` lets in a management key that names the scope for interns, as
+    `admin`.
     """
 
     path: str
@@ -32,6 +83,7 @@ class Row:
     admin: int | None = None
     foreign: int | None = None
     found_first: bool = False
+    scoped: bool = False
 
 
 ANYONE, ANY_KEY = (200, 200, 200), (401, 200, 200)
@@ -238,15 +290,16 @@ _add("POST", "/api/v1/credits/coinbase", (410, 410, 410))
 # --- Interns
 _INTERN = "/api/v1/interns/{intern}"
 _TURN = '{"stream": true, "messages": [{"role": "user", "content": "Hi"}]}'
-_add("GET", "/api/v1/interns", USERS)
+_add("GET", "/api/v1/interns", USERS, scoped=True)
 # A key of nobody's owns none.
 _add("POST", "/api/v1/interns", OWNERS, '{"name": "{name}"}', member=201, admin=201)
-_add("GET", _INTERN, USERS)
-_add("PATCH", _INTERN, OWNERS, '{"description": "d"}', admin=200, found_first=True)
-_add("DELETE", _INTERN, OWNERS, admin=202, found_first=True)
-_add("POST", f"{_INTERN}/provision", OWNERS, admin=202, found_first=True)
+_add("GET", _INTERN, USERS, scoped=True)
+_EDITED: dict[str, Any] = {"found_first": True, "scoped": True}
+_add("PATCH", _INTERN, OWNERS, '{"description": "d"}', admin=200, **_EDITED)
+_add("DELETE", _INTERN, OWNERS, admin=202, **_EDITED)
+_add("POST", f"{_INTERN}/provision", OWNERS, admin=202, **_EDITED)
 # It does not run, and was never booted.
-_add("POST", f"{_INTERN}/suspend", OWNERS, admin=409, found_first=True)
+_add("POST", f"{_INTERN}/suspend", OWNERS, admin=409, **_EDITED)
 _add("POST", f"{_INTERN}/chat/completions", (401, 409, 401), _TURN)
 # Only an intern's own key sends in its name.
 _add("POST", f"{_INTERN}/fetch", OWNERS, '{"url": "https://a.example"}', found_first=True)

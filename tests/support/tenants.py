@@ -306,7 +306,7 @@ class Asked(NamedTuple):
 
     def state(self) -> list[Any]:
         """All that the database says of the objects."""
-        return [list(rows.values()) for rows in self.kept]
+        return [list(rows.order_by("pk").values()) for rows in self.kept]
 
 
 def asked_of(row: Row, tenant: Tenant) -> Asked:
