@@ -124,25 +124,32 @@ def test_processes_that_start_together_agree_on_one_secret(home: Path) -> None:
     assert len(list((home / "secrets").iterdir())) == 1
 
 
-def test_production_does_not_start_without_its_secrets(tmp_path: Path) -> None:
+def test_production_starts_with_its_secrets_only_and_binds_its_cookies(tmp_path: Path) -> None:
     names = ("SECRET_KEY", "VAULT_MASTER_KEY", "ROUTER_USER_HASH_SECRET")
     env = {name: value for name, value in os.environ.items() if name not in names}
-    env |= {"GATEWAY_ENV": "production", "GATEWAY_HOME": str(tmp_path / "home")}
+    env |= {"GATEWAY_ENV": "production", "ALLOWED_HOSTS": "gateway.example"}
+    script = "import gateway.settings as s; print(s.SESSION_COOKIE_NAME, s.CSRF_COOKIE_NAME)"
     starts = {
         missing: subprocess.Popen(
-            [sys.executable, "-c", "import gateway.settings"],
+            [sys.executable, "-c", script],
             cwd=PROJECT,
-            env=env | {name: os.urandom(32).hex() for name in names if name != missing},
+            env=env
+            | {"GATEWAY_HOME": str(tmp_path / missing)}
+            | {name: os.urandom(32).hex() for name in names if name != missing},
+            stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
             preexec_fn=dies_with_parent(),
         )
-        for missing in names
+        for missing in (*names, "nothing")
     }
-    for missing, start in starts.items():
-        assert f"{missing}: required in production" in start.communicate(timeout=30)[1]
-        assert start.returncode != 0
-    assert not (tmp_path / "home").exists()
+    said = {missing: start.communicate(timeout=60) for missing, start in starts.items()}
+
+    assert said.pop("nothing")[0].split() == ["__Host-sessionid", "__Host-csrftoken"]
+    for missing, (_, refusal) in said.items():
+        assert f"{missing}: required in production" in refusal
+        assert starts[missing].returncode != 0
+        assert not (tmp_path / missing).exists()
 
 
 @given(plaintext=st.text(st.characters(codec="utf-8")), row=st.text(st.characters(codec="utf-8")))
