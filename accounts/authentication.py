@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from functools import partial
 from typing import Final
+from uuid import UUID
 
 from django.db import DatabaseError, InterfaceError, transaction
 from django.http import HttpRequest
@@ -15,6 +16,7 @@ from accounts.identity.issuers import IssuerSilent, TokenRefused
 from accounts.identity.workloads import (
     KnownToken,
     examine,
+    find_claimed_account,
     is_verified,
     proves_itself,
     recall_tags,
@@ -28,11 +30,14 @@ from accounts.rates import (
     limit_wrong_tokens,
 )
 from accounts.scopes import check_address, check_scope
+from accounts.services.attempts import record_attempt
 from gateway.database.db import Lane, run_queries
 from gateway.http.errors import (
     DatabaseGone,
+    GatewayError,
     MissingCredential,
     PermissionDenied,
+    RateLimited,
     Unauthenticated,
     Unavailable,
 )
@@ -102,6 +107,7 @@ class KeyCache(TtlCache[str, Caller]):
     """`find(hash)` gives the caller or None."""
 
 
+_REASON_CHARS_MAX: Final = 200
 _CREATOR_LEFT = (
     "This API key's creator is no longer a member of the organization. "
     "Ask an organization admin to reassign the key to an active member."
@@ -219,7 +225,12 @@ def authenticate_credential(
 ) -> tuple[Caller, KnownToken | None]:
     """Whoever a key or a token from a request's body stands for, and what is known of the token.
     Raises what `authenticate` raises."""
-    caller = _find_caller(request, credential)
+    try:
+        caller = _find_caller(request, credential)
+    except (Unauthenticated, PermissionDenied, RateLimited) as refusal:
+        if not is_token(credential):
+            _record_refusal("exchange refused", refusal)
+        raise
     return caller, examine(credential) if is_token(credential) else None
 
 
@@ -234,12 +245,16 @@ def find_token_tags(request: HttpRequest) -> Tags:
 
 def _find_caller(request: HttpRequest, key: str) -> Caller:
     if is_token(key):
-        caller = guard_lookup(
-            lambda: _look_up_token(key),
-            limit=limit_wrong_tokens(request),
-            trusted=is_verified(key),
-            proves_itself=lambda: proves_itself(key),
-        )
+        try:
+            caller = guard_lookup(
+                lambda: _look_up_token(key),
+                limit=limit_wrong_tokens(request),
+                trusted=is_verified(key),
+                proves_itself=lambda: proves_itself(key),
+            )
+        except (Unauthenticated, PermissionDenied, RateLimited) as refusal:
+            _record_refusal("refused", refusal, account_id=find_claimed_account(key))
+            raise
     else:
         key_hash = hash_key(key) if is_well_formed(key, settings.API_KEY_PREFIX) else None
         if not settings.RATE_FAILED_CREDENTIALS:
@@ -251,6 +266,13 @@ def _find_caller(request: HttpRequest, key: str) -> Caller:
     if caller.allowed_networks is not None:
         check_address(caller.allowed_networks, request)
     return caller
+
+
+def _record_refusal(action: str, refusal: GatewayError, *, account_id: UUID | None = None) -> None:
+    reason = str(refusal.__cause__ or refusal.text)[:_REASON_CHARS_MAX]
+    # A part of the token may stand in it.
+    clean = "".join(each if each.isprintable() else "?" for each in reason)
+    record_attempt(action, object_type="token", account_id=account_id, reason=clean)
 
 
 def _look_up_token(token: str) -> Caller:

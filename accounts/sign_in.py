@@ -21,6 +21,7 @@ from accounts.models import SignInAttempts, User
 from accounts.people.known_browsers import is_known
 from accounts.people.oidc import StrayAnswer
 from accounts.people.records import record_sign_in
+from accounts.services.attempts import record_attempt
 from accounts.services.records import command_actor, record_change
 from gateway.http.address import find_client
 
@@ -63,6 +64,7 @@ class BoundedSignIn:
             from_known=is_known(request, username),
         )
         if not is_counted:
+            record_attempt("turned away", object_type="sign_in", reason="too many wrong passwords")
             raise PermissionDenied
 
 

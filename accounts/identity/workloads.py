@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from hashlib import sha256
 from typing import Any, Final, NamedTuple
+from uuid import UUID
 
 import jwt
 
@@ -40,6 +41,7 @@ class TrustedWorkload(NamedTuple):
     audience: str
     conditions: Mapping[str, str]
     key_hash: str
+    account_id: UUID
     tags: Mapping[str, str] = NO_TAGS
 
     def digest(self) -> str:
@@ -124,6 +126,17 @@ def proves_itself(token: str) -> bool:
         is_signed(token, find_issuer(issuer, jwks_url), audience=audience)
         for jwks_url, audience in places
     )
+
+
+def find_claimed_account(token: str) -> UUID | None:
+    """The one account that trusts its issuer, as far as this process knows; None of none or more.
+    Nothing proves that the issuer has signed it."""
+    try:
+        trusted = _trusted.recall(_read_issuer(token)) or ()
+    except TokenRefused:
+        return None
+    accounts = {each.account_id for each in trusted}
+    return accounts.pop() if len(accounts) == 1 else None
 
 
 def forget_tokens() -> None:
@@ -226,6 +239,7 @@ def _load(issuer: str) -> list[TrustedWorkload] | None:
             row.issuer.audience,
             row.conditions,
             row.key.hash,
+            row.key.account_id,
             row.tags or NO_TAGS,
         )
         for row in rows.select_related("issuer", "key").order_by("pk")

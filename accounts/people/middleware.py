@@ -27,6 +27,7 @@ from django.urls import reverse
 from accounts.people.adapter import list_factors, needs_second_factor
 from accounts.people.known_browsers import list_known_names
 from accounts.rates import count_sign_in
+from accounts.services.attempts import record_attempt
 from gateway.http.body import read_form
 from gateway.http.errors import RateLimited
 from gateway.http.middleware import is_page
@@ -74,6 +75,7 @@ class SignInRate:
         try:
             count_sign_in(request, begins=begins)
         except RateLimited as refusal:
+            record_attempt("turned away", object_type="sign_in", reason="too many forms")
             return _turn_away(refusal.headers["Retry-After"])
         if not is_form:
             return self.get_response(request)

@@ -21,6 +21,7 @@ from django.utils.crypto import salted_hmac
 from accounts.models import ApiKey, App, AuthorizationCode, Membership, User, Workspace
 from accounts.models.oauth import ORIGIN_CHARS_MAX
 from accounts.roles import Action, list_account_roles, list_workspace_roles
+from accounts.services.attempts import record_attempt
 from accounts.services.keys import create_key, delete_keys
 from accounts.services.member_keys import bound_key
 from accounts.services.records import Actor, record_change
@@ -206,6 +207,14 @@ def exchange_code(*, code: str, verifier: str | None, method: str | None) -> tup
         # It is raised when this is committed.
         found.update(failures=F("failures") + 1)
     assert refusal is not None
+    record_attempt(
+        "exchange refused",
+        object_type="authorization_code",
+        object_id=row.pk if row else "unknown",
+        account_id=row.app.account_id if row else None,
+        app_id=row.app_id if row else None,
+        reason=refusal.text,
+    )
     raise refusal
 
 

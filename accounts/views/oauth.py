@@ -12,6 +12,7 @@ from accounts.caller import Caller
 from accounts.models import ApiKey, AuthorizationCode, User, Workspace
 from accounts.rates import guard_lookup, limit_exchanges, limit_wrong_tokens
 from accounts.services import oauth
+from accounts.services.attempts import record_attempt
 from accounts.services.key_limits import read_usages
 from accounts.services.keys import NoSuchWorkspace
 from accounts.services.records import key_actor
@@ -25,7 +26,7 @@ from accounts.views.schemas.oauth import (
 )
 from gateway.database.db import Lane, run_queries
 from gateway.http.body import read_object
-from gateway.http.errors import NotFound, PermissionDenied
+from gateway.http.errors import NotFound, PermissionDenied, RateLimited
 from gateway.http.jsonio import JsonObject
 from gateway.http.paging import parse_page
 from gateway.http.responses import json_response
@@ -137,13 +138,18 @@ class ExchangeViewSet(ManagedViewSet):
 
         # Guesses from an address keep nobody there from exchanging a code that was given out.
         is_ours = oauth.is_issued(body.code)
-        key, string = guard_lookup(
-            lambda: run_queries(Lane.OPERATOR, exchange),
-            limit=limit_exchanges(oauth.hash_code(body.code))
-            if is_ours
-            else limit_wrong_tokens(request),
-            failures=(oauth.InvalidCode, oauth.CodeExpired, oauth.InvalidMethod),
-        )
+        try:
+            key, string = guard_lookup(
+                lambda: run_queries(Lane.OPERATOR, exchange),
+                limit=limit_exchanges(oauth.hash_code(body.code))
+                if is_ours
+                else limit_wrong_tokens(request),
+                failures=(oauth.InvalidCode, oauth.CodeExpired, oauth.InvalidMethod),
+            )
+        except RateLimited as refusal:
+            reason = refusal.text
+            record_attempt("turned away", object_type="authorization_code", reason=reason)
+            raise
         user_id = key.creator.public_id if key.creator else None
         return json_response({"key": string, "user_id": user_id})
 

@@ -15,6 +15,8 @@ from accounts.identity import own_tokens
 from accounts.identity.own_tokens import LIFETIME_MAX_S
 from accounts.identity.workloads import TOKEN_CHARS_MAX
 from accounts.keystring import is_token
+from accounts.services.attempts import record_attempt
+from accounts.services.records import key_actor
 from accounts.views.managed import ManagedViewSet, managed_body
 from gateway.http.body import read_body
 from gateway.http.errors import SchemaInvalid
@@ -129,6 +131,13 @@ class TokensViewSet(ManagedViewSet):
             "token_type": "Bearer",
             "expires_in": lifetime_s,
         }
+        record_attempt(
+            "exchanged",
+            object_type="token",
+            object_id=caller.key_id,
+            account_id=caller.account_id,
+            by=key_actor(caller),
+        )
         response = json_response(answer)
         response["Cache-Control"] = "no-store"
         return response

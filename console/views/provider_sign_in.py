@@ -24,6 +24,7 @@ from accounts.people.oidc import (
     read_begun,
 )
 from accounts.people.records import record_sign_in
+from accounts.services.attempts import record_attempt
 from accounts.sign_in import count_answer, forget_answer, use_state
 from console.views.sign_in import find_target
 from gateway.environment.sign_in import OidcProvider
@@ -61,6 +62,8 @@ def _look_at_answer(request: HttpRequest, provider: OidcProvider) -> HttpRespons
         kept = read_begun(request, provider)
         # Each one that is looked at costs a row, and a request to the provider.
         if not count_answer(request):
+            reason = f"too many answers of {provider.id}"
+            record_attempt("turned away", object_type="sign_in", reason=reason)
             waiting = {"provider": provider, "must_wait": True}
             return render(request, "console/provider_refused.html", waiting, status=429)
         use_state(request.GET["state"])
