@@ -13,9 +13,13 @@ from routing.entities.entries import HouseCredential
 ParkingKind = Literal["refused", "throttled"]
 _PARKED_MAX: Final = 10_000
 _PROBED_EVERY_S: Final = 5.0
+# Between two exchanges of processes; the latest of each credential count.
+_DOUBTS_SHARED_MAX: Final = 200
 # Refusals of two accounts this far apart, or this soon after an answer, are each a request's own.
 _DOUBTS_APART_S: Final = 60.0
 _ANSWERED_LATELY_S: Final = 30.0
+# Two accounts may be one person's: what they can bring about is soon over.
+DOUBTED_MAX_S: Final = 60.0
 
 
 class CredentialEvent(NamedTuple):
@@ -45,6 +49,7 @@ class ParkedCredentials:
         self._answered: dict[int, float] = {}
         self._doubts: dict[ParkingKind, dict[int, Doubt]] = {"refused": {}, "throttled": {}}
         self._unpublished: dict[tuple[ParkingKind, int], CredentialEvent] = {}
+        self._unpublished_doubts: dict[tuple[ParkingKind, int], Doubt] = {}
 
     def park(
         self, credential: HouseCredential, endpoint: int, until: float, *, kind: ParkingKind
@@ -65,9 +70,31 @@ class ParkedCredentials:
             del until[next(iter(until))]
 
     def doubt(self, credential: HouseCredential, endpoint: int, doubt: Doubt) -> bool:
-        """Note a failure that may be the request's own fault: an account can cause any number.
-        True if another account met one just before, and the endpoint has not answered since."""
-        here, now, doubts = credential.parking_key(endpoint), doubt.noted, self._doubts[doubt.kind]
+        """Note a failure that may be the request's own fault, here and in the other processes: an
+        account can cause any number. True if another account met one just before, and the endpoint
+        has not answered since."""
+        here = credential.parking_key(endpoint)
+        self._unpublished_doubts.pop((doubt.kind, here), None)
+        self._unpublished_doubts[doubt.kind, here] = doubt
+        while len(self._unpublished_doubts) > _DOUBTS_SHARED_MAX:
+            del self._unpublished_doubts[next(iter(self._unpublished_doubts))]
+        return self._is_met_by_two(here, doubt)
+
+    def apply_doubt(self, key: int, doubt: Doubt) -> None:
+        """Note what another process met. What two accounts met parks the credential here too."""
+        if self._answered.get(key, float("-inf")) > doubt.noted:
+            return
+        doubts = self._doubts[doubt.kind]
+        own = doubts.get(key)
+        if own is not None and own.noted > doubt.noted:
+            # It was met before what is known here.
+            doubts[key], doubt = doubt, own
+        if self._is_met_by_two(key, doubt):
+            until = min(doubt.until, doubt.noted + DOUBTED_MAX_S)
+            self.apply(CredentialEvent(doubt.kind, key, until))
+
+    def _is_met_by_two(self, here: int, doubt: Doubt) -> bool:
+        now, doubts = doubt.noted, self._doubts[doubt.kind]
         before = doubts.pop(here, None)
         is_met_by_two = (
             before is not None
@@ -109,8 +136,9 @@ class ParkedCredentials:
         self._until["refused"].pop(credential.parking_key(), None)
         for until in self._until.values():
             until.pop(here, None)
-        for doubts in self._doubts.values():
+        for kind, doubts in self._doubts.items():
             doubts.pop(here, None)
+            self._unpublished_doubts.pop((kind, here), None)
         # Put last: the oldest are forgotten first.
         self._answered.pop(here, None)
         self._answered[here] = now
@@ -147,6 +175,11 @@ class ParkedCredentials:
         """Take the unpublished events."""
         events, self._unpublished = list(self._unpublished.values()), {}
         return events
+
+    def take_doubts(self) -> list[tuple[int, Doubt]]:
+        """Take the unpublished doubts, each with the key of its credential and endpoint."""
+        doubts, self._unpublished_doubts = self._unpublished_doubts, {}
+        return [(key, doubt) for (_, key), doubt in doubts.items()]
 
 
 @cache

@@ -150,9 +150,10 @@ class PeerSync:
         it, it is lost: sent again it could count twice."""
         now, events = self._clock(), self._observer.health_events.take()
         pairs = list(self._observer.take().items())
-        parked = self._parked.take()
-        has_news = events or parked
-        entries = [serialize_entry((), events, now=now, credentials=parked)] if has_news else []
+        parked, doubts = self._parked.take(), self._parked.take_doubts()
+        entries = []
+        if events or parked or doubts:
+            entries.append(serialize_entry((), events, now=now, credentials=parked, doubts=doubts))
         for start in range(0, len(pairs), PIECE_ENDPOINTS):
             entries.append(serialize_entry(pairs[start : start + PIECE_ENDPOINTS], (), now=now))
             yield_control()
@@ -207,6 +208,8 @@ class PeerSync:
             self._observer.health_events.apply(event, self._health, now=self._clock())
         for parking in entry.credentials:
             self._parked.apply(parking)
+        for key, doubt in entry.doubts:
+            self._parked.apply_doubt(key, doubt)
         if entry.counters:
             self._observer.add_others(entry.counters, at, in_long=is_new)
 

@@ -6,6 +6,7 @@ are written as ages in seconds, so that no two clocks need to agree.
 
 from collections.abc import Iterable, Sequence
 from typing import Any, Final, NamedTuple
+from uuid import UUID
 
 import orjson
 from redis.client import Pipeline
@@ -14,7 +15,7 @@ from gateway.shared_cache import cache_key
 from routing.selection.measurements.endpoint_counter import EndpointCounter
 from routing.selection.measurements.window import parse_counters
 from routing.statistics.observation import HealthEvent
-from routing.statistics.parked_credentials import CredentialEvent
+from routing.statistics.parked_credentials import CredentialEvent, Doubt
 
 VERSION: Final = 1
 _STREAM: Final = "traffic"
@@ -27,12 +28,13 @@ _AGE_MAX_S: Final = 90_000.0
 
 
 class StreamEntry(NamedTuple):
-    """What one process counted, by endpoint, the health events it met, and the credentials that it
-    parked."""
+    """What one process counted, by endpoint, the health events it met, the credentials that it
+    parked, and those that it doubts, by the key of credential and endpoint."""
 
     counters: list[tuple[int, EndpointCounter]]
     events: list[HealthEvent]
     credentials: Sequence[CredentialEvent] = ()
+    doubts: Sequence[tuple[int, Doubt]] = ()
 
 
 def stream_key() -> str:
@@ -54,14 +56,23 @@ def serialize_entry(
     *,
     now: float,
     credentials: Iterable[CredentialEvent] = (),
+    doubts: Iterable[tuple[int, Doubt]] = (),
 ) -> bytes:
     """Write an entry; `now` is read from the same clock as the events' moments."""
     parked = [[each.kind, each.key, round(max(0.0, each.until - now), 3)] for each in credentials]
+    doubted = [
+        [
+            *(each.kind, key, each.account_id.hex),
+            *(round(max(0.0, now - each.noted), 3), round(max(0.0, each.until - now), 3)),
+        ]
+        for key, each in doubts
+    ]
     return orjson.dumps(
         {
             "v": VERSION,
-            # A key of its own: who does not know it passes it over.
+            # Keys of their own: who does not know them passes them over.
             **({"c": parked} if parked else {}),
+            **({"d": doubted} if doubted else {}),
             "t": [counter.serialize(endpoint) for endpoint, counter in counters],
             "m": [
                 [
@@ -85,13 +96,14 @@ def read_entry(data: bytes, *, at: float) -> StreamEntry:
     rows = entry.get("m")
     if not isinstance(rows, list):
         raise ValueError("no marks")
-    parked = entry.get("c", [])
-    if not isinstance(parked, list):
+    parked, doubted = entry.get("c", []), entry.get("d", [])
+    if not (isinstance(parked, list) and isinstance(doubted, list)):
         raise ValueError("no parked credentials")
     return StreamEntry(
         parse_counters(entry.get("t")),
         [_parse_event(row, at) for row in rows],
         [_parse_credential(row, at) for row in parked],
+        [_parse_doubt(row, at) for row in doubted],
     )
 
 
@@ -105,6 +117,18 @@ def _parse_credential(row: Any, at: float) -> CredentialEvent:
     if not (isinstance(left_s, int | float) and 0 <= left_s <= _AGE_MAX_S):
         raise ValueError("a parked credential of no time")
     return CredentialEvent(kind, key, at + left_s)
+
+
+def _parse_doubt(row: Any, at: float) -> tuple[int, Doubt]:
+    try:
+        kind, key, account, age_s, left_s = row
+        account_id = UUID(hex=account)
+    except (TypeError, ValueError, AttributeError) as error:
+        raise ValueError("no doubted credential") from error
+    parking = _parse_credential((kind, key, left_s), at)
+    if not (isinstance(age_s, int | float) and 0 <= age_s <= _AGE_MAX_S):
+        raise ValueError("a doubted credential of no time")
+    return key, Doubt(parking.kind, account_id, at - age_s, parking.until)
 
 
 def _parse_event(row: Any, at: float) -> HealthEvent:

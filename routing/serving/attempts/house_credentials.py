@@ -18,7 +18,12 @@ from routing.serving.admission.endpoint_limits import Full, take_for_endpoint
 from routing.serving.attempts.own_credentials import is_credential_failure, rest_credential
 from routing.serving.request import process
 from routing.serving.request.context import Attempt, RequestProgress
-from routing.statistics.parked_credentials import Doubt, ParkingKind, parked_credentials
+from routing.statistics.parked_credentials import (
+    DOUBTED_MAX_S,
+    Doubt,
+    ParkingKind,
+    parked_credentials,
+)
 from routing.upstreams.failures import RETRY_HINT_DEFAULT_S, UpstreamFailure
 
 _DRAW_BYTES: Final = 8
@@ -26,8 +31,6 @@ _UNAUTHORIZED: Final = 401
 # Said by 400 where the account behind a credential ran dry, and in no words that a caller chose.
 _NO_CREDIT: Final = 400
 _REFUSED_MAX_S: Final = 600.0
-# Two accounts may be one person's: what they can bring about is soon over.
-_DOUBTED_MAX_S: Final = 60.0
 
 
 class AllParked(NamedTuple):
@@ -132,7 +135,7 @@ def note_credential_failure(
     if is_unusable_credential(failure):
         parked.park(house, 0, now + pause_s, kind=kind)
     elif parked.doubt(house, endpoint, Doubt(kind, account_id, now, now + pause_s)):
-        parked.park(house, endpoint, now + min(pause_s, _DOUBTED_MAX_S), kind=kind)
+        parked.park(house, endpoint, now + min(pause_s, DOUBTED_MAX_S), kind=kind)
     return True
 
 

@@ -20,7 +20,7 @@ from routing.serving.attempts.house_credentials import (
 from routing.serving.request import process
 from routing.serving.request.context import RequestProgress
 from routing.serving.request.stickiness import ConversationKey
-from routing.statistics.parked_credentials import parked_credentials
+from routing.statistics.parked_credentials import Doubt, parked_credentials
 from routing.upstreams.failures import from_status
 from tests.routing.selection.entries import endpoint, provider
 from tests.routing.serving.calls import attempt_at, call_to
@@ -230,3 +230,38 @@ def test_a_parking_is_known_to_other_processes(start: Any, clock: Any) -> None:
     end = second.sharing._parked.find_end(key, 8, clock.now, even_throttled=True)
     assert end is not None
     assert 55 < end - clock.now <= 61
+
+
+def test_what_two_accounts_meet_in_two_processes_parks_in_both(start: Any, clock: Any) -> None:
+    first, second = start(), start()
+    first.sync(), second.sync()
+    key, processes = credential(1), [first.sharing._parked, second.sharing._parked]
+
+    def meet(process: int, account_id: UUID, endpoint_key: int) -> None:
+        doubt = Doubt("refused", account_id, clock.now, clock.now + 600)
+        assert not processes[process].doubt(key, endpoint_key, doubt)
+
+    def find_ends(endpoint_key: int) -> list[float | None]:
+        return [
+            each.find_end(key, endpoint_key, clock.now, even_throttled=True) for each in processes
+        ]
+
+    meet(0, ALICE, 8)
+    meet(0, ALICE, 9)
+    # Since then the other process was answered there.
+    processes[1].clear(key, 9, clock.now + 1)
+    first.sync(), second.sync()
+    assert find_ends(8) == [None, None]
+    ends = [
+        processes[1].find_doubt_end(key, place, ALICE, clock.now, even_throttled=True)
+        for place in (8, 9)
+    ]
+    assert ends[0] is not None
+    assert ends[1] is None
+
+    doubt = Doubt("refused", BOB, clock.now, clock.now + 600)
+    assert processes[1].doubt(key, 8, doubt)
+    meet(1, BOB, 9)
+    first.sync(), second.sync(), first.sync()
+    assert find_ends(8) == [pytest.approx(clock.now + 60, abs=1), None]
+    assert find_ends(9)[0] is not None

@@ -129,6 +129,7 @@ ODD = [
     odd_entry(m=[["outage", 1, 1e300, 0]]),
     odd_entry(m=[["fire", 1, 0, 0]]),
     odd_entry(m=[5]),
+    odd_entry(d=[["refused", 1, "nobody", 0, 1]]),
 ]
 
 
