@@ -26,7 +26,7 @@ from gateway.database.db import let_others_run
 from gateway.http.jsonio import format_usd
 
 Row = TypeVar("Row")
-Kind = Literal["text", "code", "usd", "price", "percent", "count", "ms", "time", "badge"]
+Kind = Literal["text", "code", "usd", "price", "percent", "count", "ms", "time", "badge", "html"]
 _ROWS_AT_ONCE: Final = 10
 CSV_ROWS_MAX: Final = 5_000
 _CELL_END: Final = SafeString("</td>")
@@ -44,8 +44,8 @@ class Column(NamedTuple):
     """`value` is what a row has: nano-USD, USD of a token, milliseconds, percent or a moment where
     the kind says so.
     `order` is its name in the URL where the list can be sorted by it. A `note` stands below the
-    value where it says anything, and is not in CSV files. A `minor` column is there on
-    very wide screens only, a `detail` not on phones."""
+    value where it says anything; neither it nor HTML, such as buttons, is in CSV files. A `minor`
+    column is there on very wide screens only, a `detail` not on phones."""
 
     label: str
     value: Callable[[Any], Any]
@@ -59,7 +59,9 @@ class Column(NamedTuple):
 
 class Table(NamedTuple):
     """The rows of one page. `order` is the current one, with `-` before it where it descends;
-    `next_cursor` is empty on the last page. `csv` is what the page's query calls its file."""
+    `next_cursor` is empty on the last page. `csv` is what the page's query calls its file, and
+    `prefix` what order and cursor begin with in it. `path` is the page's, where the table is on
+    others too."""
 
     columns: Sequence[Column]
     rows: Sequence[Any]
@@ -67,23 +69,25 @@ class Table(NamedTuple):
     order: str = ""
     next_cursor: str = ""
     csv: str = "1"
+    prefix: str = ""
+    path: str = ""
 
 
 def render_table(request: HttpRequest, table: Table) -> SafeString:
     """The HTML of a table, made without a template: it has hundreds of cells."""
     heads = format_html_join("", "{}", ((_head(request, table, each),) for each in table.columns))
     box = _box(table.columns, table.rows, table.caption, heads)
-    more = ""
+    more, cursor = "", f"{table.prefix}cursor"
     if table.next_cursor:
-        query = keep_query(request, cursor=table.next_cursor)
+        query = table.path + keep_query(request, **{cursor: table.next_cursor})
         more = format_html('<a class="button" rel="next" href="{}">Next page</a>', query)
     first = ""
-    if request.GET.get("cursor"):
-        query = keep_query(request, cursor=None)
+    if request.GET.get(cursor):
+        query = table.path + keep_query(request, **{cursor: None})
         first = format_html('<a class="button" href="{}">First page</a>', query)
     export = format_html(
         '<a class="button quiet" href="{}">Download CSV{}</a>',
-        keep_query(request, cursor=None, csv=table.csv),
+        table.path + keep_query(request, **{cursor: None, "csv": table.csv}),
         f" (up to {CSV_ROWS_MAX:,} rows)" if more or first else "",
     )
     return format_html(
@@ -150,6 +154,7 @@ def read_pages(load_page: Callable[[str], Any]) -> list[Any]:
 
 def csv_response(name: str, columns: Sequence[Column], rows: Iterable[Any]) -> HttpResponse:
     """All rows as a CSV file; money in USD, durations in milliseconds, times in UTC."""
+    columns = [column for column in columns if column.kind != "html"]
     text = io.StringIO()
     writer = csv.writer(text)
     writer.writerow([column.label + _CSV_UNITS.get(column.kind, "") for column in columns])
@@ -180,10 +185,11 @@ def _head(request: HttpRequest, table: Table, column: Column) -> SafeString:
     wanted = column.order if descends else f"-{column.order}"
     mark = ("↓" if descends else "↑") if is_own else ""
     sorted_as = ("descending" if descends else "ascending") if is_own else "none"
+    changes = {f"{table.prefix}order": wanted, f"{table.prefix}cursor": None}
     return format_html(
         '<th scope="col" class="{}" aria-sort="{}"><a href="{}">{} <span aria-hidden="true">{}'
         "</span></a></th>",
-        *(names, sorted_as, keep_query(request, order=wanted, cursor=None), column.label, mark),
+        *(names, sorted_as, table.path + keep_query(request, **changes), column.label, mark),
     )
 
 
@@ -227,4 +233,5 @@ _WRITERS: Final[Mapping[Kind, Callable[[Any], Any]]] = {
     "ms": format_ms,
     "time": time_element,
     "badge": lambda value: NOTHING if value is None else badge(value),
+    "html": lambda value: value,
 }

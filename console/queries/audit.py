@@ -3,15 +3,13 @@
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
-from django.db.models import Q
+from django.db.models import Q, QuerySet
 from django.shortcuts import get_object_or_404
 
 from accounts.models import AuditRecord
-from console.queries.paging import Page
 from console.scope import Scope
 from console.words import format_money
 
-PAGE_ROWS: Final = 50
 _WORDS_MAX: Final = 160
 # What says nothing to people, or has a column of its own.
 _HIDDEN: Final = frozenset({"hash", "workspace_id", "updated_at", "address", "agent"})
@@ -102,19 +100,12 @@ def find_change(scope: Scope, number: int) -> ChangeRow:
     return ChangeRow(get_object_or_404(rows, account=scope.account, pk=number))
 
 
-def list_changes(
-    scope: Scope, query: Mapping[str, str], *, rows_max: int = PAGE_ROWS
-) -> Page[ChangeRow]:
-    """Changes to the account's objects, the newest first, narrowed to a kind of object, its id or a
-    person."""
+def select_changes(scope: Scope, wanted: Mapping[str, str]) -> QuerySet[AuditRecord]:
+    """Changes to the account's objects, narrowed to a `kind` of object, and to its id or a person
+    (`text`)."""
     rows = AuditRecord.objects.filter(account=scope.account)
-    if kind := query.get("kind", "").strip():
+    if kind := wanted["kind"]:
         rows = rows.filter(object_type=kind.replace(" ", "_")[:32])
-    if text := query.get("text", "").strip():
+    if text := wanted["text"]:
         rows = rows.filter(Q(object_id=text) | Q(operator__username=text))
-    cursor = query.get("cursor", "")
-    if cursor.isdecimal() and len(cursor) < 19:
-        rows = rows.filter(pk__lt=int(cursor))
-    found = list(rows.select_related("operator", "management_key").order_by("-pk")[: rows_max + 1])
-    shown = [ChangeRow(row) for row in found[:rows_max]]
-    return Page(shown, str(shown[-1].record.pk) if len(found) > rows_max else "")
+    return rows.select_related("operator", "management_key")

@@ -1,24 +1,21 @@
 """An account's money: what moved its balance, payments, what will expire, and what is held."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from typing import Final, NamedTuple
 
 from django.conf import settings
-from django.db.models import CharField, Count, Sum
+from django.db.models import CharField, Count, Q, QuerySet, Sum
 from django.db.models.functions import Cast
 
 from accounts.models import Account, ApiKey, Hold, LedgerEntry, SpendCounter
 from accounts.models.ledger import CREDIT_KINDS
 from accounts.services.books.credits import find_expiring_credit_of
-from console.queries.paging import Page, cut_page
 from console.queries.usage import sum_by_day
 from console.scope import Scope
 from console.words import Badge
 
-PAGE_ROWS: Final = 50
-HOLDS_SHOWN: Final = 50
 SOON: Final = timedelta(days=30)
 _PACE_DAYS: Final = 7
 _CREDITS: Final = frozenset(CREDIT_KINDS)
@@ -134,17 +131,22 @@ class Payment(NamedTuple):
     fee_nano: int
 
 
-def list_payments(account: Account, cursor: str = "") -> Page[Payment]:
-    """The newest first."""
+def select_payments(account: Account, text: str) -> QuerySet[LedgerEntry]:
+    """Entries of payments whose reference has the text."""
     rows = LedgerEntry.objects.filter(account=account, kind=LedgerEntry.Kind.PURCHASE)
-    ordered = rows.select_related("purchase_fee").order_by("-created_at", "-pk")
-    found = cut_page(ordered, cursor, PAGE_ROWS)
+    if text:
+        rows = rows.filter(source_ref__icontains=text)
+    return rows.select_related("purchase_fee")
+
+
+def read_payments(entries: Iterable[LedgerEntry]) -> list[Payment]:
+    """The payments of entries that `select_payments` found."""
     payments = []
-    for row in found.rows:
+    for row in entries:
         fee = getattr(row, "purchase_fee", None)
         paid_nano = fee.paid_nano if fee else row.amount_nano
         payments.append(Payment(row, paid_nano, fee.fee_nano if fee else 0))
-    return Page(payments, found.next_cursor)
+    return payments
 
 
 def read_pace_nano(scope: Scope, now: datetime) -> float:
@@ -186,9 +188,8 @@ class HoldRow(NamedTuple):
 
 @dataclass(frozen=True)
 class Holds:
-    """Open holds, the oldest first, and whether they sum up to what the account says it holds."""
+    """The account's open holds, and whether they sum up to what the account says it holds."""
 
-    rows: list[HoldRow]
     count: int
     sum_nano: int
     held_nano: int
@@ -198,13 +199,21 @@ class Holds:
         return self.sum_nano == self.held_nano
 
 
-def read_holds(account: Account, now: datetime) -> Holds:
+def read_holds(account: Account) -> Holds:
     """The account's row and its holds, read in one statement each, one right after the other."""
     holds = Hold.objects.filter(account=account)
     sums = holds.aggregate(count=Count("pk"), nano=Sum("amount_nano"))
     held_nano = Account.objects.values_list("held_nano", flat=True).get(pk=account.pk)
-    rows = [
-        HoldRow(row, row.api_key.name, row.lease_expires_at < now)
-        for row in holds.select_related("api_key").order_by("created_at")[:HOLDS_SHOWN]
-    ]
-    return Holds(rows, sums["count"], int(sums["nano"] or 0), held_nano)
+    return Holds(sums["count"], int(sums["nano"] or 0), held_nano)
+
+
+def select_holds(account: Account, text: str) -> QuerySet[Hold]:
+    """Open holds whose model or key has the text."""
+    rows = Hold.objects.filter(account=account).select_related("api_key")
+    if text:
+        rows = rows.filter(Q(model__icontains=text) | Q(api_key__name__icontains=text))
+    return rows
+
+
+def read_hold_rows(holds: Iterable[Hold], now: datetime) -> list[HoldRow]:
+    return [HoldRow(row, row.api_key.name, row.lease_expires_at < now) for row in holds]

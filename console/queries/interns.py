@@ -39,8 +39,6 @@ from interns.vault.effective_secrets import (
 )
 
 BOARD_MAX: Final = 200
-_RUNS_SHOWN: Final = 20
-_MOVES_SHOWN: Final = 30
 _LOG_LINES: Final = 100
 _BOARD: Final = (
     ("Running", (Status.RUNNING,)),
@@ -131,19 +129,27 @@ def filter_interns(scope: Scope, rows: QuerySet[Intern]) -> QuerySet[Intern]:
     return rows
 
 
-def list_board(scope: Scope, now: datetime) -> list[BoardColumn]:
-    """The view's interns, the newest first in each column. Whoever may have a key in a workspace
-    sees its interns, as in the API."""
+def select_interns(scope: Scope, text: str = "", status: str = "") -> QuerySet[Intern]:
+    """The view's interns whose name has the text. Whoever may have a key in a workspace sees its
+    interns, as in the API."""
     rows = Intern.objects.filter(workspace__in=list_workspaces_for_keys(scope))
-    rows = filter_interns(scope, rows.select_related("workspace", "creator", "api_key"))
-    cards = _build_cards(list(rows.order_by("-created_at")[:BOARD_MAX]), now)
+    if text:
+        rows = rows.filter(name__icontains=text)
+    if status:
+        rows = rows.filter(status=status)
+    return filter_interns(scope, rows.select_related("workspace", "creator", "api_key"))
+
+
+def list_board(scope: Scope, now: datetime) -> list[BoardColumn]:
+    """The view's interns, the newest first in each column."""
+    cards = build_cards(list(select_interns(scope).order_by("-created_at")[:BOARD_MAX]), now)
     return [
         BoardColumn(title, [card for card in cards if card.intern.status in statuses])
         for title, statuses in _BOARD
     ]
 
 
-def _build_cards(interns: Sequence[Intern], now: datetime) -> list[InternCard]:
+def build_cards(interns: Sequence[Intern], now: datetime) -> list[InternCard]:
     open_runs = ChatRun.objects.filter(intern__in=interns, state__in=_OPEN).select_related("by")
     runs = {run.intern_id: run for run in open_runs}
     spends = read_spends(interns, now)
@@ -179,6 +185,18 @@ class InternMove(NamedTuple):
         return f"{source or 'nothing'} → {target or 'gone'}".replace("_", " ")
 
 
+def build_moves(rows: Sequence[InternTransition]) -> list[InternMove]:
+    ids = {row.by.partition(" ")[0] for row in rows}
+    names = dict(User.objects.filter(public_id__in=ids).values_list("public_id", "username"))
+    moves = []
+    for row in rows:
+        # `user_1 with key 3` is told as `ada with key 3`.
+        public_id, _, rest = row.by.partition(" ")
+        name = names.get(public_id, public_id)
+        moves.append(InternMove(row, f"{name} {rest}".strip()))
+    return moves
+
+
 @dataclass(frozen=True)
 class InternDetail:
     """One intern and what belongs to it."""
@@ -189,7 +207,7 @@ class InternDetail:
 
     @cached_property
     def card(self) -> InternCard:
-        return _build_cards([self.intern], self.now)[0]
+        return build_cards([self.intern], self.now)[0]
 
     @cached_property
     def may_edit(self) -> bool:
@@ -213,10 +231,9 @@ class InternDetail:
         )
         return rows.order_by("-asked_at").first()
 
-    @cached_property
-    def runs(self) -> list[ChatRun]:
-        rows = ChatRun.objects.filter(intern=self.intern.pk).select_related("session", "by")
-        return list(rows.order_by("-started_at")[:_RUNS_SHOWN])
+    @property
+    def runs(self) -> QuerySet[ChatRun]:
+        return ChatRun.objects.filter(intern=self.intern.pk).select_related("session", "by")
 
     def find_session(self, named: str | None) -> str | None:
         """The id of the conversation that the page shows: that of the open question, else the named
@@ -239,19 +256,9 @@ class InternDetail:
         release_connection()
         return reach_agents(self.intern).read_conversation(self.intern.pk, session_id)
 
-    @cached_property
-    def moves(self) -> list[InternMove]:
-        rows = InternTransition.objects.filter(intern_id=self.intern.pk)
-        found = list(rows.order_by("-pk")[:_MOVES_SHOWN])
-        ids = {row.by.partition(" ")[0] for row in found}
-        names = dict(User.objects.filter(public_id__in=ids).values_list("public_id", "username"))
-        moves = []
-        for row in found:
-            # `user_1 with key 3` is told as `ada with key 3`.
-            public_id, _, rest = row.by.partition(" ")
-            name = names.get(public_id, public_id)
-            moves.append(InternMove(row, f"{name} {rest}".strip()))
-        return moves
+    @property
+    def moves(self) -> QuerySet[InternTransition]:
+        return InternTransition.objects.filter(intern_id=self.intern.pk)
 
     @cached_property
     def secrets(self) -> list[EffectiveSecret] | None:

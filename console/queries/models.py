@@ -1,9 +1,10 @@
 """Models that the account may call, with prices, and how their endpoints do."""
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from decimal import Decimal
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from django.db.models import Sum
 from django.http import Http404
@@ -11,7 +12,6 @@ from django.http import Http404
 from accounts.guard_rules import NO_RULES, build_account_entry, narrow_rules
 from accounts.models import Account
 from console.queries.endpoint_health import read_learned
-from console.queries.paging import cut_page
 from console.words import format_count, format_price
 from routing.catalogue.listing import (
     LearnedStats,
@@ -22,12 +22,12 @@ from routing.catalogue.listing import (
     throughput_tps,
     top_endpoint,
 )
+from routing.catalogue.query import ModelQuery, Now, filter_models
 from routing.catalogue.snapshot import catalogue
 from routing.entities.entries import EndpointEntry, ModelEntry
 from routing.entities.prices import Prices
 from routing.statistics.models import EndpointSample
 
-PAGE_ROWS: Final = 50
 COMPARED_MAX: Final = 4
 _WEEK: Final = timedelta(days=7)
 
@@ -55,14 +55,6 @@ class ModelRow(NamedTuple):
     def modalities(self) -> str:
         inputs, outputs = self.model.input_modalities, self.model.output_modalities
         return f"{', '.join(inputs)} to {', '.join(outputs)}"
-
-
-class ModelPage(NamedTuple):
-    """Rows in order, how many fit the search in all, and where the next page begins."""
-
-    rows: list[ModelRow]
-    models: int
-    next_cursor: str
 
 
 class EndpointRow(NamedTuple):
@@ -96,45 +88,40 @@ class EndpointRow(NamedTuple):
         return "may train on it" if self.endpoint.collects_data else "may keep it for a while"
 
 
-_Figure = Callable[[ModelRow], Any]
-_FIGURES: Final[Mapping[str, _Figure]] = {
-    "name": lambda row: row.model.name.casefold(),
-    "in": lambda row: row.price_in,
-    "out": lambda row: row.price_out,
-    "context": lambda row: row.model.context_length,
-    "latency": lambda row: row.latency_ms,
-    "speed": lambda row: row.throughput_tps,
-    "uptime": lambda row: row.uptime,
-    "newest": lambda row: row.model.created,
+# What providers do with prompts, at an endpoint of the model at least.
+_POLICIES: Final[Mapping[str, Callable[[EndpointEntry], bool]]] = {
+    "zdr": lambda endpoint: endpoint.zdr,
+    "private": lambda endpoint: not endpoint.collects_data,
 }
-NEWEST_FIRST: Final = "-newest"
 
 
-def list_models(
-    account: Account, text: str, *, order: str, cursor: str = "", limit: int = PAGE_ROWS
-) -> ModelPage:
-    """Models whose name or id contains every word; those without the figure come last."""
+def list_models(account: Account, wanted: Mapping[str, str]) -> list[ModelRow]:
+    """Models that the account may call and that fit, the newest first. `wanted` has filters of
+    `GET /models` by their names, where empty ones filter nothing; `text` instead of `q`, words in
+    any order; and `policy`. Raises `SchemaInvalid`."""
+    given = {name: value for name, value in wanted.items() if value}
+    words = given.pop("text", "").casefold().split()
+    has_policy = _POLICIES.get(given.pop("policy", ""))
+    # The API lists models that write text, unless it is asked for others.
+    query = ModelQuery.read({"output_modalities": "all", **given})
     learned = read_learned()
-    words = text.casefold().split()
-    models = [
-        model
-        for model in list_permitted_models(account)
+    models = filter_models(list_permitted_models(account), query, Now(time.time(), learned))
+    return [
+        _build_row(model, learned)
+        for model in models
         if all(word in f"{model.id} {model.name}".casefold() for word in words)
+        and (has_policy is None or any(map(has_policy, list_published(model))))
     ]
-    rows = sort_rows([_build_row(model, learned) for model in models], order)
-    page = cut_page(rows, cursor, limit)
-    return ModelPage(page.rows, len(rows), page.next_cursor)
 
 
-def sort_rows(rows: Sequence[ModelRow], order: str) -> list[ModelRow]:
-    """In this order, else the newest first."""
-    name, descends = order.lstrip("-"), order.startswith("-")
-    if name not in _FIGURES:
-        name, descends = "newest", True
-    figure = _FIGURES[name]
-    have = [row for row in rows if figure(row) is not None]
-    lack = [row for row in rows if figure(row) is None]
-    return [*sorted(have, key=figure, reverse=descends), *lack]
+def list_providers_of_models(account: Account) -> list[tuple[str, str]]:
+    """Who serves the account's models, as slugs and names."""
+    providers = {
+        endpoint.provider.slug: endpoint.provider.name
+        for model in list_permitted_models(account)
+        for endpoint in list_published(model)
+    }
+    return sorted(providers.items(), key=lambda pair: pair[1].casefold())
 
 
 def list_permitted_models(account: Account) -> tuple[ModelEntry, ...]:

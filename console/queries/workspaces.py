@@ -110,14 +110,20 @@ class Member(NamedTuple):
         return "Lead" if self.role == WorkspaceMembership.Role.ADMIN else self.role.title()
 
     @property
+    def badge(self) -> Badge:
+        tone = "good" if self.role == WorkspaceMembership.Role.ADMIN else "plain"
+        return Badge(tone, self.role_word)
+
+    @property
     def other_roles(self) -> list[tuple[str, str]]:
         """What they can be made, with its word."""
         words = {"admin": "lead", "member": "member", "viewer": "viewer"}
         return [(role, word) for role, word in words.items() if role != self.role]
 
 
-def list_members(workspace: Workspace, text: str, cursor: str) -> Page[Member]:
-    """Those whose names contain the text, by name; in the default workspace of all the account."""
+def list_members(workspace: Workspace, text: str, order: str, cursor: str) -> Page[Member]:
+    """Those whose names contain the text, by name or role; in the default workspace of all the
+    account."""
     rows: QuerySet[Any] = workspace.memberships.select_related("membership__user")
     to_user = "membership__user"
     if workspace.is_default:
@@ -125,7 +131,10 @@ def list_members(workspace: Workspace, text: str, cursor: str) -> Page[Member]:
         to_user = "user"
     if text:
         rows = rows.filter(**{f"{to_user}__username__icontains": text})
-    found = cut_page(rows.order_by(f"{to_user}__username", "pk"), cursor, PEOPLE_ROWS)
+    by = "-" if order.startswith("-") else ""
+    first = [f"{by}role"] if order.lstrip("-") == "role" else []
+    ordered = rows.order_by(*first, f"{by}{to_user}__username", "pk")
+    found = cut_page(ordered, cursor, PEOPLE_ROWS)
     members = [
         Member(row.user, row.role.removeprefix("org:"), False)
         if isinstance(row, Membership)

@@ -14,7 +14,7 @@ from django.views.decorators.http import require_POST
 from accounts.admin.fields import WordsField, build_checkboxes
 from accounts.events.kinds import EVENT_KINDS
 from accounts.events.senders import has_mail_server
-from accounts.models import Channel, Delivery
+from accounts.models import Channel, Delivery, Event
 from accounts.services.channels import (
     change_channel,
     create_channel,
@@ -23,10 +23,11 @@ from accounts.services.channels import (
     send_test_message,
 )
 from accounts.services.records import operator_actor
+from console.listing import Filter, Listing, has_words, is_value, list_choices, write_buttons
 from console.page import PageContext, page, render_page
 from console.queries.workspaces import list_led_workspaces
 from console.scope import Role, Scope
-from console.table import Column, render_rows
+from console.table import Column
 from console.views.settings import render_settings, require_role
 from console.words import Badge
 from gateway.http.errors import SchemaInvalid
@@ -34,17 +35,21 @@ from gateway.outbound.targets import URL_CHARS_MAX
 
 _URL_NAME: Final = "console:alerts"
 _ALL: Final = ""
+
+
+def _name_kind(kind: str) -> str:
+    return kind.replace(".", ": ").replace("_", " ")
+
+
 # What the gateway's operator alone hears of is left out.
 _KINDS: Final = [
-    (kind, kind.replace(".", ": ").replace("_", " "))
+    (kind, _name_kind(kind))
     for kind in EVENT_KINDS
     if kind not in ("channel.test", "ledger.mismatch", "model.unpriced")
 ]
-_ROWS_MAX: Final = 200
-_DELIVERIES_SHOWN: Final = 20
 _TONES: Final = {"delivered": "good", "failed": "bad"}
 DELIVERIES: Final = (
-    Column("When", lambda row: row.created_at, "time"),
+    Column("When", lambda row: row.created_at, "time", order="time"),
     Column(
         "State",
         lambda row: Badge(_TONES.get(row.state, "plain"), row.get_state_display().lower()),
@@ -52,6 +57,27 @@ DELIVERIES: Final = (
     ),
     Column("Channel", lambda row: row.channel.name),
     Column("Message", lambda row: row.event.title),
+    Column("Why it failed", lambda row: row.error, minor=True),
+)
+EVENTS: Final = (
+    Column("When", lambda row: row.at, "time", order="time"),
+    Column("Kind", lambda row: _name_kind(row.kind), order="kind"),
+    Column("What", lambda row: row.title),
+    Column("Workspace", lambda row: row.workspace and row.workspace.name, detail=True),
+)
+
+
+def _describe_channel(row: Channel) -> Badge:
+    return Badge("plain", "off") if row.disabled else Badge("good", "on")
+
+
+CHANNELS: Final = (
+    Column("Name", lambda row: row.name, order="name"),
+    Column("State", _describe_channel, "badge", order="state"),
+    Column("Type", lambda row: row.get_type_display(), order="type"),
+    Column("Leads to", lambda row: row.label),
+    Column("Events of", lambda row: row.workspace.name if row.workspace else "the whole account"),
+    Column("Hears of", lambda row: ", ".join(row.kinds or ()) or "everything", detail=True),
 )
 
 
@@ -102,15 +128,24 @@ class ChannelForm(forms.Form):
 def show_alerts(request: HttpRequest, page: PageContext) -> HttpResponse:
     require_role(page.scope, Role.LEAD)
     rows = Channel.objects.filter(account=page.scope.account).select_related("workspace")
-    found = rows.order_by("name", "pk")[:_ROWS_MAX]
-    channels = [row for row in found if _may_change(page.scope, row)]
-    latest = Delivery.objects.filter(channel__in=channels).select_related("event", "channel")
-    deliveries = list(latest.order_by("-created_at", "pk")[:_DELIVERIES_SHOWN])
-    context = {
-        "channels": channels,
-        "has_deliveries": bool(deliveries),
-        "deliveries": render_rows(DELIVERIES, deliveries, "Messages"),
-    }
+    led = [row for row in rows.order_by("name", "pk") if _may_change(page.scope, row)]
+    channels = Listing[Channel](
+        request,
+        (*CHANNELS, write_buttons(request, "console/parts/channel_actions.html")),
+        "Channels",
+        filters=[
+            Filter("text", "Name", has_words(lambda row: row.name)),
+            Filter("state", "State", is_value(_describe_channel), list_choices(["on", "off"])),
+            Filter("type", "Type", is_value(lambda row: row.type), Channel.Type.choices),
+        ],
+        order="name",
+    )
+    channels.load_whole(led)
+    listings = (channels, _list_events(request, page.scope), _list_messages(request, led))
+    for listing in listings:
+        if listing.is_csv:
+            return listing.respond()
+    context = dict(zip(("channels", "events", "messages_sent"), listings, strict=True))
     template = "console/settings_alerts.html"
     return render_settings(request, page, _URL_NAME, context, template=template)
 
@@ -168,6 +203,38 @@ def change_one(request: HttpRequest, page: PageContext, channel_id: UUID) -> Htt
     else:
         raise Http404
     return HttpResponseRedirect(reverse(_URL_NAME))
+
+
+def _list_events(request: HttpRequest, scope: Scope) -> Listing[Event]:
+    """Those of the account, for a lead those of the workspaces that they lead."""
+    filters = [Filter("text", "Event"), Filter("kind", "Kind", choices=_KINDS)]
+    listing = Listing[Event](
+        request, EVENTS, "Events", filters=filters, order="-time", name="events"
+    )
+    rows = Event.objects.filter(account=scope.account).select_related("workspace")
+    if not scope.rules_account:
+        rows = rows.filter(workspace__in=list_led_workspaces(scope))
+    if text := listing.wanted["text"]:
+        rows = rows.filter(title__icontains=text)
+    if kind := listing.wanted["kind"]:
+        rows = rows.filter(kind=kind)
+    listing.load_query(rows, {"time": "at", "kind": "kind"})
+    return listing
+
+
+def _list_messages(request: HttpRequest, channels: list[Channel]) -> Listing[Delivery]:
+    """What these channels were sent."""
+    filters = [Filter("text", "Message"), Filter("state", "State", choices=Delivery.State.choices)]
+    listing = Listing[Delivery](
+        request, DELIVERIES, "Messages", filters=filters, order="-time", name="messages"
+    )
+    rows = Delivery.objects.filter(channel__in=channels).select_related("event", "channel")
+    if text := listing.wanted["text"]:
+        rows = rows.filter(event__title__icontains=text)
+    if state := listing.wanted["state"]:
+        rows = rows.filter(state=state)
+    listing.load_query(rows, {"time": "created_at"})
+    return listing
 
 
 def _may_change(scope: Scope, row: Channel) -> bool:

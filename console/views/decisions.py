@@ -9,9 +9,10 @@ from typing import Any, Final, NamedTuple
 from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
 
+from console.listing import Filter, Listing, has_words
 from console.page import PageContext, page, render_page
 from console.scope import Scope
-from console.table import Column, Table, csv_response, render_table
+from console.table import Column
 from routing.catalogue.snapshot import catalogue
 from routing.entities.ids import DECISIONS_PREFIX
 from routing.history.models import DecisionCalibration
@@ -31,40 +32,46 @@ COLUMNS: Final = (
         "Model",
         lambda row: row.model,
         link=lambda row: reverse("console:model", args=[row.model]),
+        order="model",
     ),
-    Column("Requests", lambda row: row.requests, "count"),
-    Column("Questions", lambda row: row.questions, "count"),
+    Column("Requests", lambda row: row.requests, "count", order="requests"),
+    Column("Questions", lambda row: row.questions, "count", order="questions"),
     Column("Answered", lambda row: row.ways, detail=True),
-    Column("Abstained", lambda row: row.abstained_percent, "percent"),
-    Column("Failed", lambda row: row.failure_count, "count", detail=True),
+    Column("Abstained", lambda row: row.abstained_percent, "percent", order="abstained"),
+    Column("Failed", lambda row: row.failure_count, "count", detail=True, order="failed"),
     Column("Temperature", lambda row: row.temperature and f"{row.temperature:g}", detail=True),
-    Column("Cost", lambda row: row.charge_nano, "usd"),
+    Column("Cost", lambda row: row.charge_nano, "usd", order="cost"),
 )
 QUESTION_COLUMNS: Final = (
-    Column("Question", lambda row: row.name),
-    Column("Model", lambda row: row.model),
-    Column("Asked", lambda row: row.times, "count"),
-    Column("On the options", lambda row: row.mean_percent, "percent"),
-    Column("Abstained", lambda row: row.abstention_count, "count"),
+    Column("Question", lambda row: row.name, order="question"),
+    Column("Model", lambda row: row.model, order="model"),
+    Column("Asked", lambda row: row.times, "count", order="asked"),
+    Column("On the options", lambda row: row.mean_percent, "percent", order="options"),
+    Column("Abstained", lambda row: row.abstention_count, "count", order="abstained"),
 )
-_QUESTIONS_SHOWN: Final = 50
 
 
 @page
 def show_decisions(request: HttpRequest, page: PageContext) -> HttpResponse:
     sums = sum_decisions(page.scope, page.period.start(page.now), page.now)
-    if request.GET.get("csv") == "questions":
-        return csv_response("questions", QUESTION_COLUMNS, sums.list_questions())
-    if request.GET.get("csv"):
-        return csv_response("decisions", COLUMNS, sums.models)
-    questions = sums.list_questions()[:_QUESTIONS_SHOWN]
-    asked = Table(QUESTION_COLUMNS, questions, "Questions that were asked", csv="questions")
+    filters = [Filter("model", "Model", has_words(lambda row: row.model))]
+    models = Listing[ModelDecisions](request, COLUMNS, "Decisions", filters=filters)
+    models.load_whole(sums.models)
+    filters = [
+        Filter("text", "Question or model", has_words(lambda row: f"{row.name} {row.model}"))
+    ]
+    questions = Listing[QuestionMass](
+        request, QUESTION_COLUMNS, "Questions", filters=filters, name="questions"
+    )
+    questions.load_whole(sums.list_questions())
+    for listing in (models, questions):
+        if listing.is_csv:
+            return listing.respond()
     context = {
         "title": "Decisions",
         "sums": sums,
-        "table": render_table(request, Table(COLUMNS, sums.models, "Models that decided")),
+        "models": models,
         "questions": questions,
-        "question_table": render_table(request, asked),
         "calibrations": list_calibrations(page.scope),
     }
     return render_page(request, page, "console/decisions.html", context)

@@ -11,10 +11,13 @@ from django.views.decorators.http import require_POST
 
 from accounts.roles import Action
 from accounts.services.records import operator_actor
+from console.listing import Filter, Listing, has_words, is_value, list_choices, write_buttons
 from console.page import PageContext, page
 from console.queries.workspaces import list_led_workspaces
 from console.scope import Role, Scope
+from console.table import Column
 from console.views.settings import render_settings, require_role
+from console.words import Badge
 from gateway.http.errors import SchemaInvalid
 from gateway.http.jsonio import JsonObject
 from routing.destinations.delivery import try_connection
@@ -34,8 +37,30 @@ _NAMES: Final = {
     "langsmith": "LangSmith",
 }
 _HEADERS: Final = "headers"
-_ROWS_MAX: Final = 200
 _URL_NAME: Final = "console:destinations"
+
+
+_STATES: Final = {"on": "good", "off": "plain", "dropping": "bad"}
+
+
+def _describe_state(row: Destination) -> Badge:
+    word = "off" if not row.enabled else "dropping" if row.drops_in_row else "on"
+    return Badge(_STATES[word], word)
+
+
+def _name_workspace(row: Destination) -> str:
+    return row.workspace.name if row.workspace else ""
+
+
+COLUMNS: Final = (
+    Column("Name", lambda row: row.name, order="name"),
+    Column("State", _describe_state, "badge", order="state"),
+    Column("Type", lambda row: name_type(row.type), order="type"),
+    Column("Workspace", _name_workspace, order="workspace"),
+    Column("Delivered", lambda row: row.delivered, "count", order="delivered"),
+    Column("Dropped", lambda row: row.dropped, "count", order="dropped"),
+    Column("Last error", lambda row: row.last_error and row.last_error[:120], detail=True),
+)
 
 
 class HeadersField(forms.CharField):
@@ -118,11 +143,25 @@ def show_destinations(request: HttpRequest, page: PageContext) -> HttpResponse:
     rows = Destination.objects.filter(account=page.scope.account).select_related("workspace")
     if page.scope.view.workspace_ids is not None:
         rows = rows.filter(workspace_id__in=page.scope.view.workspace_ids)
-    found = rows.order_by("name", "pk")[:_ROWS_MAX]
-    context = {
-        "destinations": [row for row in found if page.scope.leads(row.workspace_id)],
-        "types": [(name, name_type(name)) for name in sorted(SENDERS)],
-    }
+    led = [row for row in rows.order_by("name", "pk") if page.scope.leads(row.workspace_id)]
+    types = [(name, name_type(name)) for name in sorted(SENDERS)]
+    names = list_choices(row.workspace.name for row in led if row.workspace)
+    listing = Listing[Destination](
+        request,
+        (*COLUMNS, write_buttons(request, "console/parts/destination_actions.html")),
+        "Destinations",
+        filters=[
+            Filter("text", "Name", has_words(lambda row: row.name)),
+            Filter("state", "State", is_value(_describe_state), list_choices(_STATES)),
+            Filter("type", "Type", is_value(lambda row: row.type), types),
+            Filter("of", "Workspace", is_value(_name_workspace), names),
+        ],
+        order="name",
+    )
+    listing.load_whole(led)
+    if listing.is_csv:
+        return listing.respond()
+    context = {"list": listing, "types": types}
     template = "console/settings_destinations.html"
     return render_settings(request, page, _URL_NAME, context, template=template)
 

@@ -16,6 +16,7 @@ from accounts.services.guardrails import change_guardrail, create_guardrail, del
 from accounts.services.records import operator_actor
 from accounts.views.schemas.guardrail import read_guardrail_changes, read_new_guardrail
 from console.forms.guardrail import GuardrailForm
+from console.listing import Filter, Listing, has_words, is_value, list_choices
 from console.page import PageContext, page, render_page
 from console.queries.guardrail_trials import TEXT_CHARS_MAX, replay_yesterday, try_text
 from console.queries.guardrails import (
@@ -28,14 +29,15 @@ from console.queries.guardrails import (
 )
 from console.queries.workspaces import list_led_workspaces
 from console.scope import Role, Scope
-from console.table import Column, Table, csv_response, render_table, sort_rows
+from console.table import Column
 from console.views.settings import require_role
 from gateway.http.errors import SchemaInvalid
 
+_BLOCKS: Final = [(each, each.capitalize()) for each in ("blocks", "redacts", "notes", "no filter")]
 COLUMNS: Final = (
     Column("Name", lambda row: row.name, link=lambda row: _link(row.guardrail), order="name"),
     Column("Filters", lambda row: row.blocks, "badge"),
-    Column("Governs", lambda row: row.governs),
+    Column("Governs", lambda row: row.governs, order="governs"),
     Column("Rules", lambda row: row.rules),
     Column("Workspace", lambda row: row.guardrail.workspace.name, detail=True, order="workspace"),
 )
@@ -44,15 +46,18 @@ COLUMNS: Final = (
 @page
 def show_guardrails(request: HttpRequest, page: PageContext) -> HttpResponse:
     require_role(page.scope, Role.LEAD)
-    order = request.GET.get("order", "")
-    rows = sort_rows(list_guardrails(page.scope), COLUMNS, order)
-    if request.GET.get("csv"):
-        return csv_response("guardrails", COLUMNS, rows)
-    context = {
-        "title": "Guardrails",
-        "is_empty": not rows,
-        "table": render_table(request, Table(COLUMNS, rows, "Guardrails", order)),
-    }
+    rows = list_guardrails(page.scope)
+    workspaces = list_choices(row.guardrail.workspace.name for row in rows)
+    filters = [
+        Filter("text", "Name or rule", has_words(lambda row: f"{row.name} {row.rules}")),
+        Filter("filters", "Filters", is_value(lambda row: row.blocks), _BLOCKS),
+        Filter("of", "Workspace", is_value(lambda row: row.guardrail.workspace.name), workspaces),
+    ]
+    listing = Listing[GuardrailRow](request, COLUMNS, "Guardrails", filters=filters)
+    listing.load_whole(rows)
+    if listing.is_csv:
+        return listing.respond()
+    context = {"title": "Guardrails", "list": listing}
     return render_page(request, page, "console/guardrails.html", context)
 
 

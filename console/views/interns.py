@@ -1,6 +1,8 @@
 """Interns: the board, making one, and one of them with what can be done to it."""
 
+from functools import partial
 from typing import Any, Final
+from urllib.parse import urlencode
 from uuid import UUID
 
 from django import forms
@@ -13,17 +15,50 @@ from django.views.decorators.http import require_POST
 from accounts.caller import read_caller
 from accounts.keystring import hash_key
 from accounts.models import Account
+from console.listing import Filter, Listing
 from console.page import PageContext, keep_query, page, render_page
 from console.playground_keys import find_playground_key
-from console.queries.interns import find_intern, list_board
+from console.queries.interns import (
+    InternCard,
+    InternDetail,
+    InternMove,
+    build_cards,
+    build_moves,
+    find_intern,
+    list_board,
+    select_interns,
+)
 from console.queries.keys import is_member, list_workspaces_for_keys
 from console.scope import Scope
+from console.table import Column
+from console.words import Badge
 from interns import operations
 from interns.creation import NewIntern, create_intern
-from interns.models import Intern
+from interns.models import ChatRun, Intern, Status
 from interns.models.intern import DESCRIPTION_CHARS_MAX, INSTRUCTIONS_CHARS_MAX, NAME_CHARS_MAX
 from interns.views.schemas.intern import NAME_CHARS_MIN, NAME_PATTERN
 
+_FIELDS: Final = {"name": "name", "status": "status", "since": "status_since", "made": "created_at"}
+COLUMNS: Final = (
+    Column(
+        "Name", lambda card: card.intern.name, link=lambda card: _link(card.intern), order="name"
+    ),
+    Column("Status", lambda card: card.status, "badge", order="status"),
+    Column("Now", lambda card: card.doing, detail=True),
+    Column("Workspace", lambda card: card.intern.workspace.name),
+    Column("Person", lambda card: card.intern.creator.username, detail=True),
+    Column("Spent", lambda card: card.spend.spent_nano, "usd"),
+    Column("Budget", lambda card: card.spend.budget_nano, "usd"),
+    Column("Since", lambda card: card.intern.status_since, "time", order="since"),
+    Column("Made", lambda card: card.intern.created_at, "time", minor=True, order="made"),
+)
+_RUN_TONES: Final = {ChatRun.State.COMPLETED: "good", ChatRun.State.FAILED: "bad"}
+MOVES: Final = (
+    Column("Time", lambda move: move.row.at, "time", order="time"),
+    Column("What", lambda move: move.words),
+    Column("Why", lambda move: move.row.why[:200]),
+    Column("By", lambda move: move.by, detail=True),
+)
 _NAME_HELP: Final = "Small letters and digits, with single hyphens between, such as notes-2."
 
 
@@ -65,18 +100,34 @@ class NewInternForm(forms.Form):
 
 @page
 def show_interns(request: HttpRequest, page: PageContext) -> HttpResponse:
-    board = list_board(page.scope, page.now)
-    context = {
+    context: dict[str, Any] = {
         "title": "Interns",
-        "board": board,
-        "is_empty": not any(column.cards for column in board),
         "may_make": _may_make(page.scope),
         "is_on": page.scope.account.interns_enabled,
+    }
+    if request.GET.get("as") == "list":
+        listing = _list_interns(request, page)
+        if listing.is_csv:
+            return listing.respond()
+        context |= {"list": listing, "is_empty": listing.is_empty}
+        return render_page(request, page, "console/interns.html", context)
+    board = list_board(page.scope, page.now)
+    context |= {
+        "board": board,
+        "is_empty": not any(column.cards for column in board),
         "live_url": keep_query(request, part="board"),
     }
     is_part = request.GET.get("part") == "board"
     template = "console/parts/intern_board.html" if is_part else "console/interns.html"
     return render_page(request, page, template, context)
+
+
+def _list_interns(request: HttpRequest, page: PageContext) -> Listing[InternCard]:
+    filters = [Filter("text", "Name"), Filter("status", "Status", choices=Status.choices)]
+    listing = Listing[InternCard](request, COLUMNS, "Interns", filters=filters, order="-made")
+    rows = select_interns(page.scope, listing.wanted["text"], listing.wanted["status"])
+    listing.load_query(rows, _FIELDS, partial(build_cards, now=page.now))
+    return listing
 
 
 @page
@@ -108,7 +159,13 @@ def show_intern(request: HttpRequest, page: PageContext, intern_id: UUID) -> Htt
     if detail.may_talk and not is_part:
         session_id = detail.find_session(request.GET.get("session"))
         turns = detail.read_turns(session_id) if session_id else []
+    listings = _list_turns(request, detail), _list_moves(request, detail)
+    for listing in listings:
+        if listing.is_csv:
+            return listing.respond()
     context = {
+        "runs": listings[0],
+        "moves": listings[1],
         "title": detail.intern.name,
         "nav": "Interns",
         "detail": detail,
@@ -130,6 +187,47 @@ def show_intern(request: HttpRequest, page: PageContext, intern_id: UUID) -> Htt
     }
     template = "console/parts/intern_now.html" if is_part else "console/intern.html"
     return render_page(request, page, template, context)
+
+
+def _list_turns(request: HttpRequest, detail: InternDetail) -> Listing[ChatRun]:
+    def link(run: ChatRun) -> str:
+        """To the conversation, for who may read it here."""
+        is_own = detail.may_talk and run.by_id == detail.scope.user.pk
+        session = urlencode({"session": run.session.session_id})
+        return f"{_link(detail.intern)}?{session}#talk" if is_own else ""
+
+    columns = (
+        Column("Began", lambda run: run.started_at, "time", order="time"),
+        Column("By", lambda run: run.by and run.by.username),
+        Column("State", _describe_run, "badge", order="state"),
+        Column("Conversation", lambda run: run.session.session_id[:18], "code", link=link),
+        Column("Tokens", lambda run: run.usage and run.usage.get("total_tokens"), "count"),
+    )
+    filters = [Filter("state", "State", choices=ChatRun.State.choices)]
+    listing = Listing[ChatRun](
+        request, columns, "Turns", filters=filters, order="-time", name="turns"
+    )
+    state = listing.wanted["state"]
+    rows = detail.runs.filter(state=state) if state else detail.runs
+    listing.load_query(rows, {"time": "started_at", "state": "state"})
+    return listing
+
+
+def _describe_run(run: ChatRun) -> Badge:
+    tone = _RUN_TONES.get(ChatRun.State(run.state), "plain")
+    word = run.ended_because if run.state == ChatRun.State.FAILED else ""
+    return Badge(tone, (word or run.get_state_display().lower()).replace("_", " "))
+
+
+def _list_moves(request: HttpRequest, detail: InternDetail) -> Listing[InternMove]:
+    filters = [Filter("text", "Why")]
+    listing = Listing[InternMove](
+        request, MOVES, "History", filters=filters, order="-time", name="history"
+    )
+    text = listing.wanted["text"]
+    rows = detail.moves.filter(why__icontains=text) if text else detail.moves
+    listing.load_query(rows, {"time": "pk"}, build_moves)
+    return listing
 
 
 @require_POST

@@ -23,6 +23,7 @@ from console.forms.rate_limits import (
     read_scoped_change,
 )
 from console.forms.workspace import RESETS, describe_member_limits
+from console.listing import Filter, Listing
 from console.page import PageContext, page, render_page
 from console.queries.keys import (
     NEWEST_FIRST,
@@ -37,7 +38,7 @@ from console.queries.keys import (
 )
 from console.queries.snippets import list_snippets
 from console.scope import Scope
-from console.table import Column, Table, csv_response, read_pages, render_table
+from console.table import Column
 from gateway.http.jsonio import format_usd
 from gateway.limits.rules import FIGURES
 
@@ -201,19 +202,13 @@ class RotationForm(forms.Form):
 
 @page
 def show_keys(request: HttpRequest, page: PageContext) -> HttpResponse:
-    text = request.GET.get("text", "")
-    order = request.GET.get("order", NEWEST_FIRST)
-    load_page = partial(list_keys, page.scope, text, page.now, order)
-    if request.GET.get("csv"):
-        return csv_response("keys", COLUMNS, read_pages(load_page))
-    found = load_page(request.GET.get("cursor", ""))
-    table = Table(COLUMNS, found.rows, "Keys", order, found.next_cursor)
-    context = {
-        "title": "Keys",
-        "text": text,
-        "is_empty": not found.rows,
-        "table": render_table(request, table),
-    }
+    filters = [Filter("text", "Name, beginning of the key, or person")]
+    listing = Listing[KeyRow](request, COLUMNS, "Keys", filters=filters, order=NEWEST_FIRST)
+    text = listing.wanted["text"]
+    listing.load(partial(list_keys, page.scope, text, page.now, listing.order))
+    if listing.is_csv:
+        return listing.respond()
+    context = {"title": "Keys", "list": listing}
     return render_page(request, page, "console/keys.html", context)
 
 

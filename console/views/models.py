@@ -7,21 +7,24 @@ from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
 
 from console.charts import ChartData, Series, bar_chart, line_chart
+from console.listing import Filter, Listing
 from console.page import PageContext, page, render_page
 from console.queries.endpoint_health import HealthHistory, load_health_history
 from console.queries.models import (
     COMPARED_MAX,
-    NEWEST_FIRST,
     ComparedModel,
+    ModelRow,
     compare_models,
     find_model,
     list_endpoints,
     list_models,
     list_permitted_models,
+    list_providers_of_models,
 )
 from console.queries.snippets import list_snippets
-from console.table import CSV_ROWS_MAX, Column, Table, csv_response, render_table
+from console.table import Column
 from console.words import NOTHING, format_count, format_ms, format_percent, format_price
+from routing.entities.vocabulary import INPUT_MODALITIES, OUTPUT_MODALITIES
 
 COLUMNS: Final = (
     Column(
@@ -37,12 +40,13 @@ COLUMNS: Final = (
     Column("First token", lambda row: row.latency_ms, "ms", order="latency"),
     Column("Tokens/s", lambda row: row.throughput_tps, "count", order="speed"),
     Column("Uptime, a day", lambda row: row.uptime, "percent", order="uptime"),
-    Column("Providers", lambda row: row.providers, "count"),
+    Column("Providers", lambda row: row.providers, "count", order="providers"),
     Column("Modalities", lambda row: row.modalities, minor=True),
     Column("Retains nothing", lambda row: "possible" if row.retains_nothing else None, minor=True),
 )
 
 
+_POLICIES: Final = (("zdr", "Retains nothing"), ("private", "Does not train on it"))
 # What is compared, and how it is written.
 _LINES: Final[Sequence[tuple[str, Callable[[ComparedModel], str]]]] = (
     ("In, per million", lambda each: format_price(each.row.price_in)),
@@ -62,19 +66,23 @@ _LINES: Final[Sequence[tuple[str, Callable[[ComparedModel], str]]]] = (
 
 @page
 def show_models(request: HttpRequest, page: PageContext) -> HttpResponse:
-    text = request.GET.get("text", "")
-    order, cursor = request.GET.get("order", NEWEST_FIRST), request.GET.get("cursor", "")
-    if request.GET.get("csv"):
-        found = list_models(page.scope.account, text, order=order, limit=CSV_ROWS_MAX)
-        return csv_response("models", COLUMNS, found.rows)
-    found = list_models(page.scope.account, text, order=order, cursor=cursor)
-    table = Table(COLUMNS, found.rows, "Models", order, found.next_cursor)
-    context = {
-        "title": "Models",
-        "text": text,
-        "count": found.models,
-        "table": render_table(request, table),
-    }
+    account = page.scope.account
+    filters = (
+        Filter("text", "Name or id"),
+        Filter("providers", "Provider", choices=list_providers_of_models(account)),
+        Filter("input_modalities", "Takes", choices=[(each, each) for each in INPUT_MODALITIES]),
+        Filter("output_modalities", "Gives", choices=[(each, each) for each in OUTPUT_MODALITIES]),
+        Filter("max_price", "In, at most USD", is_number=True),
+        Filter("max_output_price", "Out, at most USD", is_number=True),
+        Filter("context", "Context, at least", is_number=True),
+        Filter("policy", "Data policy", choices=_POLICIES),
+    )
+    listing = Listing[ModelRow](request, COLUMNS, "Models", filters=filters)
+    found = list_models(account, listing.wanted)
+    listing.load_whole(found)
+    if listing.is_csv:
+        return listing.respond()
+    context = {"title": "Models", "count": len(found), "list": listing}
     return render_page(request, page, "console/models.html", context)
 
 

@@ -15,11 +15,12 @@ from accounts.models import Membership
 from accounts.roles import Action
 from accounts.services.organization import add_new_person, change_role, remove_member
 from accounts.services.records import operator_actor
+from console.listing import Filter, Listing
 from console.page import PageContext, page, render_page
-from console.queries.workspaces import list_people, load_person
+from console.queries.workspaces import Person, list_people, load_person
 from console.scope import Scope
 from console.sign_in_links import build_link_path
-from console.table import Column, Table, csv_response, read_pages, render_table
+from console.table import Column
 from gateway.http.errors import PermissionDenied
 
 
@@ -67,19 +68,13 @@ class NewPersonForm(forms.Form):
 @page
 def show_people(request: HttpRequest, page: PageContext) -> HttpResponse:
     _require_admin(page.scope)
-    text = request.GET.get("text", "")
-    start, order = page.period.start(page.now), request.GET.get("order", "name")
-    load_page = partial(list_people, page.scope, text, start, page.now, order)
-    if request.GET.get("csv"):
-        return csv_response("people", COLUMNS, read_pages(load_page))
-    found = load_page(request.GET.get("cursor", ""))
-    table = Table(COLUMNS, found.rows, "People", order, next_cursor=found.next_cursor)
-    context = {
-        "title": "People",
-        "text": text,
-        "is_empty": not found.rows,
-        "table": render_table(request, table),
-    }
+    filters = [Filter("text", "User name or e-mail")]
+    listing = Listing[Person](request, COLUMNS, "People", filters=filters, order="name")
+    start, text = page.period.start(page.now), listing.wanted["text"]
+    listing.load(partial(list_people, page.scope, text, start, page.now, listing.order))
+    if listing.is_csv:
+        return listing.respond()
+    context = {"title": "People", "list": listing}
     return render_page(request, page, "console/people.html", context)
 
 

@@ -17,11 +17,12 @@ from django.views.decorators.http import require_POST
 
 from accounts.models import ApiKey
 from accounts.services.records import operator_actor
+from console.listing import Filter, Listing, has_words
 from console.page import PageContext, page, render_page
 from console.queries.keys import list_workspaces_for_keys
 from console.queries.paging import Page, cut_page
 from console.scope import Scope, widen_scope
-from console.table import Column, Table, csv_response, read_pages, render_table
+from console.table import Column
 from console.words import Badge
 from routing.metering.models import Generation
 from routing.presets.models import Preset, PresetVersion
@@ -50,33 +51,26 @@ COLUMNS: Final = (
     Column("Changed", lambda row: row.updated_at, "time", order="changed"),
 )
 USE_COLUMNS: Final = (
-    Column("Key", lambda use: use.key.name if use.key else "deleted"),
+    Column("Key", lambda use: use.key.name if use.key else "deleted", order="key"),
     Column(
         "Person",
         lambda use: use.key.creator.username if use.key and use.key.creator else None,
         detail=True,
     ),
-    Column("Requests", lambda use: use.requests, "count"),
-    Column("Spent", lambda use: use.spent_nano, "usd"),
-    Column("Last", lambda use: use.last_at, "time"),
+    Column("Requests", lambda use: use.requests, "count", order="requests"),
+    Column("Spent", lambda use: use.spent_nano, "usd", order="spent"),
+    Column("Last", lambda use: use.last_at, "time", order="last"),
 )
 
 
 @page
 def show_presets(request: HttpRequest, page: PageContext) -> HttpResponse:
-    text = request.GET.get("text", "")
-    order = request.GET.get("order", NEWEST_FIRST)
-    load_page = partial(list_presets, page.scope, text, order)
-    if request.GET.get("csv"):
-        return csv_response("presets", COLUMNS, read_pages(load_page))
-    found = load_page(request.GET.get("cursor", ""))
-    table = Table(COLUMNS, found.rows, "Presets", order, found.next_cursor)
-    context = {
-        "title": "Presets",
-        "text": text,
-        "is_empty": not found.rows,
-        "table": render_table(request, table),
-    }
+    filters = [Filter("text", "Name")]
+    listing = Listing[Preset](request, COLUMNS, "Presets", filters=filters, order=NEWEST_FIRST)
+    listing.load(partial(list_presets, page.scope, listing.wanted["text"], listing.order))
+    if listing.is_csv:
+        return listing.respond()
+    context = {"title": "Presets", "list": listing}
     return render_page(request, page, "console/presets.html", context)
 
 
@@ -84,8 +78,11 @@ def show_presets(request: HttpRequest, page: PageContext) -> HttpResponse:
 def show_preset(request: HttpRequest, page: PageContext, preset_id: UUID) -> HttpResponse:
     preset = find_preset(page.scope, preset_id)
     uses = list_uses(page.scope, preset, page.period.start(page.now))
-    if request.GET.get("csv"):
-        return csv_response("preset-use", USE_COLUMNS, uses.rows)
+    filters = [Filter("text", "Key", has_words(lambda use: use.key.name if use.key else ""))]
+    listing = Listing[PresetUse](request, USE_COLUMNS, "Preset use", filters=filters)
+    listing.load_whole(uses.rows)
+    if listing.is_csv:
+        return listing.respond()
     versions = list_versions(preset)
     left, right = _choose_pair(request, versions, preset)
     context = {
@@ -99,7 +96,7 @@ def show_preset(request: HttpRequest, page: PageContext, preset_id: UUID) -> Htt
         "right": right,
         "lines": compare_versions(left, right),
         "uses": uses,
-        "use_table": render_table(request, Table(USE_COLUMNS, uses.rows, "Who uses it")),
+        "list": listing,
     }
     return render_page(request, page, "console/preset.html", context)
 

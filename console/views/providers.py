@@ -13,9 +13,11 @@ from pydantic import TypeAdapter, ValidationError
 
 from accounts.services.records import operator_actor
 from console.charts import Series, bar_chart, line_chart
+from console.listing import Filter, Listing, has_words, is_value, list_choices
 from console.page import PageContext, page, render_page
 from console.queries.providers import (
     EndpointPrice,
+    ProviderRow,
     find_probe,
     find_provider,
     list_incidents,
@@ -25,7 +27,7 @@ from console.queries.providers import (
 )
 from console.queries.usage import list_errors_of_provider
 from console.scope import Scope
-from console.table import Column, Table, csv_response, render_rows, render_table, sort_rows
+from console.table import Column, render_rows
 from routing.catalogue.models import Endpoint, Provider
 from routing.catalogue.spec import Slug, Url
 from routing.entities.vocabulary import STATUS_DISABLED
@@ -159,15 +161,16 @@ class ProviderForm(forms.Form):
 def show_providers(request: HttpRequest, page: PageContext) -> HttpResponse:
     rows = list_providers(page.scope, page.period.start(page.now), page.now)
     columns = COLUMNS if page.scope.is_operator else COLUMNS[:-1]
-    order = request.GET.get("order", "")
-    rows = sort_rows(rows, columns, order)
-    if request.GET.get("csv"):
-        return csv_response("providers", columns, rows)
-    context = {
-        "title": "Providers",
-        "is_empty": not rows,
-        "table": render_table(request, Table(columns, rows, "Providers", order)),
-    }
+    healths = list_choices(str(row.health) for row in rows)
+    filters = [
+        Filter("text", "Name", has_words(lambda row: row.provider.name)),
+        Filter("now", "Now", is_value(lambda row: row.health), healths),
+    ]
+    listing = Listing[ProviderRow](request, columns, "Providers", filters=filters)
+    listing.load_whole(rows)
+    if listing.is_csv:
+        return listing.respond()
+    context = {"title": "Providers", "list": listing}
     return render_page(request, page, "console/providers.html", context)
 
 

@@ -12,14 +12,14 @@ from accounts.models import Account
 from accounts.ports import higher_apps
 from accounts.services.organization import change_account
 from accounts.services.records import operator_actor
+from console.listing import Filter, Listing
 from console.page import PageContext, page, render_page
-from console.queries.audit import find_change, list_changes
+from console.queries.audit import ChangeRow, find_change, select_changes
 from console.queries.workspaces import list_led_workspaces
 from console.scope import Role, Scope
-from console.table import Column, Table, csv_response, render_rows, render_table
+from console.table import Column, render_rows
 from console.words import Badge
 
-_CSV_ROWS: Final = 5_000
 _TABS: Final = (
     ("Account", "console:settings", Role.ADMIN),
     ("Logging and privacy", "console:logging", Role.LEAD),
@@ -35,6 +35,7 @@ CHANGES: Final = (
         lambda row: row.record.at,
         "time",
         link=lambda row: reverse("console:change", args=[row.record.pk]),
+        order="time",
     ),
     Column("Who", lambda row: row.by),
     Column("What", lambda row: row.what),
@@ -184,17 +185,20 @@ def show_logging(request: HttpRequest, page: PageContext) -> HttpResponse:
 @page
 def show_audit(request: HttpRequest, page: PageContext) -> HttpResponse:
     require_role(page.scope, Role.ADMIN)
-    if request.GET.get("csv"):
-        found = list_changes(page.scope, request.GET.dict(), rows_max=_CSV_ROWS)
-        return csv_response("changes", _CSV_CHANGES, found.rows)
-    found = list_changes(page.scope, request.GET.dict())
-    table = Table(CHANGES, found.rows, "Changes", next_cursor=found.next_cursor)
-    context = {
-        "is_empty": not found.rows,
-        "kind": request.GET.get("kind", ""),
-        "text": request.GET.get("text", ""),
-        "table": render_table(request, table),
-    }
+    listing = Listing[ChangeRow](
+        request,
+        CHANGES,
+        "Changes",
+        filters=[Filter("text", "User name, or id of an object"), Filter("kind", "Kind of object")],
+        order="-time",
+        csv_columns=_CSV_CHANGES,
+    )
+    rows = select_changes(page.scope, listing.wanted)
+    # Numbers grow with time, and have an index.
+    listing.load_query(rows, {"time": "pk"}, lambda found: [ChangeRow(row) for row in found])
+    if listing.is_csv:
+        return listing.respond()
+    context = {"list": listing}
     template = "console/settings_audit.html"
     return render_settings(request, page, "console:audit", context, template=template)
 

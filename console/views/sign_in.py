@@ -2,7 +2,7 @@
 person alone: second factors, passkeys and sessions."""
 
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Final
 
 from allauth.account import views as account
 from allauth.account.internal.flows.login import perform_login, record_authentication
@@ -26,15 +26,22 @@ from accounts.people.addresses import (
     needs_confirmation,
 )
 from accounts.people.oidc import build_sign_out_url
+from console.listing import Filter, Listing, has_words, write_buttons
 from console.page import PageContext, page, render_open_page, secure
 from console.playground_keys import end_playground_keys
 from console.sign_in_links import find_linked_user, use_link
+from console.table import Column
 from console.views.home import show_home
 from console.views.password import may_have_password
 from gateway.http.errors import MethodNotAllowed, UnknownPath
 from gateway.http.responses import error_response
 
 _show_form = secure(account.login)
+SESSIONS: Final = (
+    Column("Since", lambda row: row.created_at, "time", order="since"),
+    Column("Address", lambda row: row.ip, order="address"),
+    Column("Browser", lambda row: row.user_agent[:60]),
+)
 
 
 def front_page(request: HttpRequest) -> HttpResponseBase:
@@ -115,14 +122,27 @@ def show_factors(request: HttpRequest) -> HttpResponse:
     user: Any = request.user
     factors = list_factors(user)
     kinds = {each.type for each in factors}
-    sessions = UserSession.objects.purge_and_list(user)
+    sessions = Listing[UserSession](
+        request,
+        (*SESSIONS, write_buttons(request, "console/parts/session_actions.html")),
+        "Sessions",
+        filters=[
+            Filter(
+                "text", "Address or browser", has_words(lambda row: f"{row.ip} {row.user_agent}")
+            )
+        ],
+        order="-since",
+    )
+    sessions.load_whole(UserSession.objects.purge_and_list(user))
+    if sessions.is_csv:
+        return sessions.respond()
     context = {
         "app": Authenticator.Type.TOTP in kinds,
         "passkeys": [each.wrap() for each in factors if each.type == Authenticator.Type.WEBAUTHN],
         "is_missing": needs_second_factor(user) and not factors,
         "has_factors": bool(factors),
         "may_have_password": may_have_password(user),
-        "sessions": sorted(sessions, key=lambda each: each.created_at, reverse=True),
+        "list": sessions,
     }
     return render(request, "console/you.html", context)
 

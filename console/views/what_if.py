@@ -11,10 +11,11 @@ from django.http import HttpRequest, HttpResponse
 
 from accounts.guard_rules import GuardrailEntry, build_entry
 from accounts.models import ApiKey, Guardrail
+from console.listing import Filter, Listing, has_words
 from console.page import PageContext, page, render_page
 from console.queries.explanation import describe_step, shorten_provider
 from console.scope import Scope
-from console.table import Column, Table, csv_response, render_table
+from console.table import Column
 from routing.catalogue.snapshot import catalogue
 from routing.formats.provider_preferences import ProviderPreferences
 from routing.metering.models import Generation
@@ -22,7 +23,6 @@ from routing.what_if.comparison import ALL_FAILED, Comparison
 from routing.what_if.period import NoSuchEndpoint, Period, PriceChange, Rules, replay_period
 
 REQUESTS_MAX: Final = 1_000
-KEYS_SHOWN: Final = 50
 _SORTS: Final = [
     ("", "As the requests asked"),
     ("price", "The cheapest first"),
@@ -30,12 +30,12 @@ _SORTS: Final = [
     ("throughput", "The fastest first"),
 ]
 _COLUMNS: Final = (
-    Column("Key", lambda row: row.name),
-    Column("Requests", lambda row: row.requests, "count"),
-    Column("Would move", lambda row: row.moved, "count"),
-    Column("Would be refused", lambda row: row.refused, "count"),
-    Column("Cost", lambda row: row.cost_before_nano, "usd"),
-    Column("Cost under the rules", lambda row: row.cost_after_nano, "usd"),
+    Column("Key", lambda row: row.name, order="key"),
+    Column("Requests", lambda row: row.requests, "count", order="requests"),
+    Column("Would move", lambda row: row.moved, "count", order="moved"),
+    Column("Would be refused", lambda row: row.refused, "count", order="refused"),
+    Column("Cost", lambda row: row.cost_before_nano, "usd", order="cost"),
+    Column("Cost under the rules", lambda row: row.cost_after_nano, "usd", order="after"),
 )
 
 
@@ -153,22 +153,23 @@ def show_what_if(request: HttpRequest, page: PageContext) -> HttpResponse:
             form.add_error("model", "This provider has no such model.")
     context: dict[str, Any] = {"title": "What-if", "form": form, "requests_max": REQUESTS_MAX}
     if found is not None:
-        moves = list_key_moves(found)
         known, latency = found.latency_known, None
         if known:
             # Expected milliseconds to the first token.
             latency = [1000 * each.latency_s / known for each in (found.before, found.after)]
-        if request.GET.get("csv"):
-            return csv_response("what-if", _COLUMNS, moves)
+        filters = [Filter("key", "Key", has_words(lambda row: row.name))]
+        listing = Listing[KeyMove](request, _COLUMNS, "Keys", filters=filters)
+        listing.load_whole(list_key_moves(found))
+        if listing.is_csv:
+            return listing.respond()
         context |= {
             "found": found,
             "latency": latency,
             "refused": list_refusals(found),
             "refused_count": found.refused.total(),
             "not_replayed": found.not_replayed.most_common(),
-            "more_keys": len(moves) > KEYS_SHOWN,
             "shares": list_shares(found),
-            "table": render_table(request, Table(_COLUMNS, moves[:KEYS_SHOWN], "Keys")),
+            "list": listing,
         }
     return render_page(request, page, "console/what_if.html", context)
 

@@ -1,5 +1,6 @@
 """Workspaces: the list, one of them with its budgets, members and defaults, and making one."""
 
+from functools import partial
 from typing import Any, Final
 from uuid import UUID
 
@@ -30,16 +31,19 @@ from console.forms.workspace import (
     TagBudgetForm,
     describe_member_limits,
 )
+from console.listing import Filter, Listing, has_words, write_buttons
 from console.page import PageContext, page, render_page
 from console.queries.budgets import list_budgets_of
 from console.queries.workspaces import (
+    Member,
+    WorkspaceRow,
     find_workspace,
     list_members,
     list_people_outside,
     list_workspaces,
 )
 from console.scope import Role, Scope
-from console.table import Column, Table, csv_response, render_table, sort_rows
+from console.table import Column
 from console.views.settings import require_role
 from gateway.http.jsonio import JsonObject
 
@@ -56,21 +60,29 @@ COLUMNS: Final = (
     Column("Made", lambda row: row.workspace.created_at, "time", minor=True, order="made"),
 )
 
+MEMBERS: Final = (
+    Column("Name", lambda row: row.user.username, order="name"),
+    Column(
+        "Role",
+        lambda row: row.badge,
+        "badge",
+        order="role",
+        note=lambda row: "by a directory" if row.by_groups else "",
+    ),
+)
+
 
 @page
 def show_workspaces(request: HttpRequest, page: PageContext) -> HttpResponse:
     require_role(page.scope, Role.LEAD)
-    order = request.GET.get("order", "")
-    found = list_workspaces(page.scope, page.period.start(page.now), page.now)
-    rows = sort_rows(found, COLUMNS, order)
-    if request.GET.get("csv"):
-        return csv_response("workspaces", COLUMNS, rows)
-    context = {
-        "title": "Workspaces",
-        "is_empty": not rows,
-        "may_make": page.scope.rules_account,
-        "table": render_table(request, Table(COLUMNS, rows, "Workspaces", order)),
-    }
+    fits = has_words(lambda row: f"{row.workspace.name} {row.workspace.slug}")
+    filters = [Filter("text", "Name or slug", fits)]
+    listing = Listing[WorkspaceRow](request, COLUMNS, "Workspaces", filters=filters)
+    listing.load_whole(list_workspaces(page.scope, page.period.start(page.now), page.now))
+    if listing.is_csv:
+        return listing.respond()
+    may_make = page.scope.rules_account
+    context = {"title": "Workspaces", "may_make": may_make, "list": listing}
     return render_page(request, page, "console/workspaces.html", context)
 
 
@@ -280,15 +292,15 @@ def _render(
     request: HttpRequest, page: PageContext, workspace: Workspace, scope: Scope, **forms: Any
 ) -> HttpResponse:
     """The page of a workspace; `forms` are those that were not saved."""
-    member_text = request.GET.get("member", "").strip()
+    members = _list_members(request, workspace)
+    if members.is_csv:
+        return members.respond()
     context = {
         "title": workspace.name,
         "nav": "Workspaces",
         "workspace": workspace,
         "budgets": list_budgets_of(workspace, page.now),
-        "members": list_members(workspace, member_text, request.GET.get("members", "")),
-        "member_text": member_text,
-        "is_later_page": bool(request.GET.get("members")),
+        "members": members,
         "people": [] if workspace.is_default else list_people_outside(workspace),
         "may_set_budgets": scope.rules_account,
         "budget_form": BudgetForm(),
@@ -305,6 +317,23 @@ def _render(
     }
     status = 400 if forms else 200
     return render_page(request, page, "console/workspace.html", context, status=status)
+
+
+def _list_members(request: HttpRequest, workspace: Workspace) -> Listing[Member]:
+    buttons = write_buttons(request, "console/parts/member_actions.html", workspace=workspace)
+    filters = [Filter("text", "Find a member")]
+    columns = MEMBERS if workspace.is_default else (*MEMBERS, buttons)
+    listing = Listing[Member](
+        request,
+        columns,
+        "Members",
+        filters=filters,
+        order="name",
+        name="members",
+        path=_link(workspace),
+    )
+    listing.load(partial(list_members, workspace, listing.wanted["text"], listing.order))
+    return listing
 
 
 def _find_ruled(page: PageContext, workspace_id: UUID) -> tuple[Workspace, Scope]:

@@ -196,7 +196,7 @@ def test_the_list_finds_keys_by_name_and_as_csv(team: Team) -> None:
     found = client.get(path, {"text": "far"}).text
     assert ("acme far" in found, "acme led" in found) == (True, False)
     assert client.get(path, {"csv": "1"}).text.startswith("Name,Key,Status")
-    assert "No key fits this search" in client.get(path, {"text": "nothing"}).text
+    assert "Nothing fits this search" in client.get(path, {"text": "nothing"}).text
 
 
 def test_the_page_s_figures_are_those_of_all_requests_and_limits_with_a_scope_stay(

@@ -6,16 +6,17 @@ import re
 from collections.abc import Callable
 
 import pytest
+from django.test import RequestFactory
 from django.urls import reverse
 
 from accounts.models import Membership
 from accounts.services.books.credits import add_credits
 from accounts.services.keys import create_key
 from accounts.services.organization import admit_member
-from console.queries.credits import PAGE_ROWS as PAYMENTS
+from console.listing import PAGE_ROWS, Filter, Listing, has_words, is_value
 from console.queries.keys import PAGE_ROWS as KEYS
-from console.queries.models import PAGE_ROWS as MODELS
 from console.queries.workspaces import PEOPLE_ROWS as PEOPLE
+from console.table import Column
 from console.views.presets import PAGE_ROWS as PRESETS
 from routing.catalogue.models import Model, Provider
 from routing.catalogue.snapshot import catalogue
@@ -50,7 +51,7 @@ def make_presets(team: Team) -> None:
 
 def make_models(team: Team) -> None:
     provider = Provider.objects.create(slug="one", name="One", base_url="http://127.0.0.1:9/v1")
-    for number in range(MODELS + 1):
+    for number in range(PAGE_ROWS + 1):
         slug = f"acme/row-{number}"
         model = Model.objects.create(slug=slug, canonical_slug=slug, name=slug, created=number)
         endpoint(model, provider)
@@ -58,7 +59,7 @@ def make_models(team: Team) -> None:
 
 
 def make_payments(team: Team) -> None:
-    for number in range(PAYMENTS + 1):
+    for number in range(PAGE_ROWS + 1):
         add_credits(account=team.account, amount_nano=10, source="x", source_ref=f"row-{number}")
 
 
@@ -68,8 +69,8 @@ def make_payments(team: Team) -> None:
         ("keys", make_keys, KEYS + 1),
         ("people", make_people, PEOPLE + 1),
         ("presets", make_presets, PRESETS + 1),
-        ("models", make_models, MODELS + 1),
-        ("credits", make_payments, PAYMENTS + 1),
+        ("models", make_models, PAGE_ROWS + 1),
+        ("credits", make_payments, PAGE_ROWS + 1),
     ],
 )
 def test_every_row_is_on_a_page_and_in_the_csv(
@@ -89,3 +90,65 @@ def test_every_row_is_on_a_page_and_in_the_csv(
 
     assert sum("row-" in "".join(line) for line in lines) == rows
     assert found == {f"row-{number}" for number in range(rows)}
+
+
+FILES = {
+    "Changes": ("audit", "1"),
+    "Channels": ("alerts", "1"),
+    "Decisions": ("decisions", "1"),
+    "Destinations": ("destinations", "1"),
+    "Events": ("alerts", "events"),
+    "Guardrails": ("guardrails", "1"),
+    "Interns": ("interns", "1"),
+    "Messages": ("alerts", "messages"),
+    "Open holds": ("credits", "holds"),
+    "Providers": ("providers", "1"),
+    "Questions": ("decisions", "questions"),
+    "Sessions": ("mfa_index", "1"),
+    "Statement": ("credits", "statement"),
+    "Workspaces": ("workspaces", "1"),
+}
+
+
+@pytest.mark.parametrize("caption", FILES)
+def test_every_list_is_a_file_too(caption: str) -> None:
+    name, csv_name = FILES[caption]
+    path = reverse(name if name == "mfa_index" else f"console:{name}")
+
+    answer = make_team("acme").client("admin").get(path, {"csv": csv_name, "as": "list"})
+
+    file = caption.lower().replace(" ", "-")
+    assert answer.headers["Content-Disposition"] == f'attachment; filename="{file}.csv"'
+    assert "<" not in answer.text
+
+
+def test_a_list_is_filtered_sorted_and_cut_as_the_address_says() -> None:
+    columns = (
+        Column("Number", lambda row: row, "count", order="number"),
+        Column("Change", lambda row: "<button>", "html"),
+    )
+    filters = (
+        Filter("text", "Text", has_words(str)),
+        Filter("odd", "Odd", is_value(lambda row: row % 2), [("1", "Yes"), ("0", "No")]),
+    )
+
+    def load(**query: str) -> Listing[int]:
+        request = RequestFactory().get("/", query)
+        listing = Listing[int](
+            request, columns, "Rows", filters=filters, order="number", name="rows"
+        )
+        listing.load_whole(range(200))
+        return listing
+
+    assert load().rows == list(range(PAGE_ROWS))
+    assert load(rows_order="-number", rows_cursor="190").rows == list(reversed(range(10)))
+    assert load(order="-number", cursor="190").rows == list(range(PAGE_ROWS))
+    found = load(rows_text="19", rows_odd="1", rows_order="none", period="7d")
+    assert found.rows == [19, 119, 191, 193, 195, 197, 199]
+    assert (found.kept, found.cleared) == (
+        [("rows_order", "none"), ("period", "7d")],
+        "?rows_order=none&period=7d",
+    )
+    assert not load(rows_text="none").is_empty
+    file = load(csv="rows", rows_text="7").respond().text
+    assert file.splitlines()[:2] == ["Number", "7"]

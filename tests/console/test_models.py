@@ -29,7 +29,9 @@ def models() -> list[Model]:
     """`acme/a` and `acme/b`, the second at half the price and of a provider of its own."""
     made = []
     for name, price in (("a", "0.000002"), ("b", "0.000001")):
-        provider = Provider.objects.create(slug=f"from-{name}", name=name, base_url="http://x/v1")
+        provider = Provider.objects.create(
+            slug=f"from-{name}", name=name, base_url="http://x/v1", collects_data=name == "a"
+        )
         model = Model.objects.create(
             slug=f"acme/{name}",
             canonical_slug=f"acme/{name}",
@@ -56,7 +58,16 @@ def test_models_are_listed_with_prices_per_million(team: Team) -> None:
     assert ("$2.00" in page, "$1.25" in page) == (True, True)
     assert list_ids(client.get(path, {"order": "-in"}).text) == ["acme/a", "acme/b"]
     assert list_ids(client.get(path, {"text": "MODEL /A"}).text) == ["acme/a"]
-    assert "No model fits this search" in client.get(path, {"text": "none"}).text
+    assert "Nothing fits this search" in client.get(path, {"text": "none"}).text
+    for query, ids in (
+        ({"providers": "from-a"}, ["acme/a"]),
+        ({"max_price": "1"}, ["acme/b"]),
+        ({"input_modalities": "audio"}, []),
+        ({"policy": "zdr"}, []),
+        ({"policy": "private", "text": "b"}, ["acme/b"]),
+    ):
+        assert list_ids(client.get(path, query).text) == ids
+    assert client.get(path, {"max_price": "cheap"}).status_code == 400
 
 
 def test_models_that_the_account_may_not_call_are_not_there(team: Team) -> None:
