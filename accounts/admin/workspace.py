@@ -30,8 +30,10 @@ from accounts.services.workspaces import (
     delete_workspace,
     resolve_own_keys,
 )
+from accounts.views.schemas.workspace import read_workspace_changes, show_tag_budget
 from gateway.admin import Form, PageAdmin, changed_fields
 from gateway.http.errors import GatewayError, SchemaInvalid
+from gateway.http.jsonio import dumps, loads
 
 _NEW = ("account", "name", "slug", "description")
 _SETTINGS = (
@@ -39,13 +41,30 @@ _SETTINGS = (
     *("disabled_server_tools", "is_observability_io_logging_enabled"),
     *("io_logging_sampling_rate", "io_logging_api_key_ids"),
     *("is_observability_broadcast_enabled", "is_data_discount_logging_enabled"),
-    *("rate_limits", "hedge", "rescue", "response_cache", "queue_weight"),
-    "member_key_limits",
+    *("rate_limits", "member_key_limits", "budgets_of_tags"),
+    *("hedge", "rescue", "response_cache", "queue_weight"),
 )
 _SHOWN = (
     *("id", "is_default", "default_guardrail_id", "include_byok_in_budgets"),
     *("created_by", "created_at", "updated_at", "lately"),
 )
+
+
+class TagBudgetsField(forms.JSONField):
+    """Budgets of tags as the API takes them; their column once cleaned."""
+
+    def __init__(self, **options: Any) -> None:
+        help_text = (
+            "A list of budgets with tag (team=blue, or team=* for each value apart), limit_usd and "
+            "reset_interval (daily, weekly, monthly); empty for none."
+        )
+        super().__init__(required=False, help_text=help_text, **options)
+
+    def clean(self, value: object) -> Any:
+        try:
+            return read_workspace_changes({"tag_budgets": super().clean(value)})["tag_budgets"]
+        except SchemaInvalid as error:
+            raise forms.ValidationError(error.text) from None
 
 
 class WorkspaceForm(Form):
@@ -75,6 +94,8 @@ class WorkspaceForm(Form):
 
     rate_limits = RateLimitsField()
     member_key_limits = MemberKeyLimitsField()
+    # Its column is written by the service alone.
+    budgets_of_tags = TagBudgetsField(label="Tag budgets")
     queue_weight = forms.IntegerField(
         min_value=1,
         max_value=QUEUE_WEIGHT_MAX,
@@ -84,7 +105,18 @@ class WorkspaceForm(Form):
 
     class Meta:
         model = Workspace
-        fields = (*_NEW, *_SETTINGS)
+        fields = (*_NEW, *(name for name in _SETTINGS if name != "budgets_of_tags"))
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        budgets = self.instance.tag_budgets
+        shown = budgets and loads(dumps([show_tag_budget(each) for each in budgets]))
+        self.initial["budgets_of_tags"] = shown
+
+    def clean(self) -> dict[str, Any] | None:
+        if "budgets_of_tags" in self.cleaned_data:
+            self.instance.tag_budgets = self.cleaned_data["budgets_of_tags"]
+        return super().clean()
 
     def clean_slug(self) -> str:
         """Django leaves the constraint out: what it depends on is no field of the page."""
@@ -159,7 +191,11 @@ class WorkspaceAdmin(PageAdmin):
             # The page goes on with the row that is really there.
             obj.pk = made.pk
             obj.refresh_from_db()
-        elif fields := changed_fields(obj, form):
+            return
+        fields = changed_fields(obj, form)
+        if "budgets_of_tags" in form.changed_data:
+            fields.append("tag_budgets")
+        if fields:
             change_workspace(
                 account_id=obj.account_id,
                 reference=str(obj.pk),

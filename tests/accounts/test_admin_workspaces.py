@@ -85,9 +85,16 @@ def test_every_setting_can_be_changed_and_what_is_emptied_is_null(
     assert (record.before or {})["io_logging_sampling_rate"] == 1
     assert (record.after or {})["io_logging_sampling_rate"] == 0.25
 
+    typed_budgets = '[{"tag": "team=*", "limit_usd": 0.5, "reset_interval": "daily"}]'
+    assert change(admin_client, workspace, budgets_of_tags=typed_budgets).status_code == 302
+    stored = {"tag": "team=*", "interval": "daily", "limit_nano": 500_000_000}
+    assert mine.values_list("tag_budgets", flat=True).get() == [stored]
+    shown = admin_client.get(page(Workspace, "change", workspace.pk)).text
+    assert "&quot;limit_usd&quot;: 0.5" in shown
+
     emptied = {"description": "", "io_logging_api_key_ids": "", "default_provider_sort": ""}
     assert change(admin_client, workspace, **emptied).status_code == 302
-    names = [*emptied, "disabled_server_tools"]
+    names = [*emptied, "disabled_server_tools", "tag_budgets"]
     assert mine.values(*names).get() == dict.fromkeys(names)
 
 
@@ -102,6 +109,7 @@ def test_what_cannot_be_is_refused(admin_client: Client, workspace: Workspace) -
         ("io_logging_api_key_ids", "one", "Whole numbers, with commas between."),
         ("io_logging_api_key_ids", "9" * 18, "no key of this workspace"),
         ("io_logging_api_key_ids", "9" * 19, "Whole numbers, with commas between."),
+        ("budgets_of_tags", '[{"tag": "team"}]', "budgets.0.tag"),
     ):
         response = change(admin_client, workspace, **{field: typed})
         assert response.status_code == 200

@@ -342,7 +342,7 @@ def _show_end_user_budget(stored: JsonObject | None) -> JsonObject | None:
     }
 
 
-def _show_tag_budget(stored: JsonObject) -> JsonObject:
+def show_tag_budget(stored: JsonObject) -> JsonObject:
     interval, limit_usd = stored["interval"], usd(stored["limit_nano"])
     return {"tag": stored["tag"], "reset_interval": interval, "limit_usd": limit_usd}
 
@@ -383,7 +383,7 @@ def serialize_workspace(row: Any) -> JsonObject:
         rate_limits=describe_limits(row.rate_limits),
         end_user_budget=_show_end_user_budget(row.end_user_budget),
         member_key_limits=member_keys.show_limits(row.member_key_limits),
-        tag_budgets=row.tag_budgets and [_show_tag_budget(each) for each in row.tag_budgets],
+        tag_budgets=row.tag_budgets and [show_tag_budget(each) for each in row.tag_budgets],
     )
 
 
