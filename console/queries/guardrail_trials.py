@@ -1,4 +1,4 @@
-"""What a guardrail as it is now does to a text, and would have done to yesterday's requests."""
+"""What a guardrail, kept or tried, does to a text and would have done to yesterday's requests."""
 
 import zlib
 from collections import Counter
@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final, NamedTuple
 
-from django.db.models import Q
+from django.db.models import Q, QuerySet
 
 from accounts.guard_rules import NO_RULES, GuardrailFilter, build_entry, narrow_rules
 from accounts.models import ApiKey, Guardrail, GuardrailKey, GuardrailMember
@@ -32,12 +32,16 @@ from routing.metering.models import Generation
 from routing.selection.filters import policy_tests
 from routing.selection.resolution import apply_guardrails
 from routing.selection.types import NO_POLICY
+from routing.what_if.comparison import Comparison
+from routing.what_if.period import Period, Rules, replay_period
 
 TEXT_CHARS_MAX: Final = 20_000
 # A replay reads the newest kept prompts of a day, as far as a page may take.
 _PROMPTS_MAX: Final = 100
 _PROMPT_CHARS_MAX: Final = 8_000
 _AT_ONCE: Final = 10
+# Requests that are planned again.
+_ROUTES_MAX: Final = 500
 
 
 class TextTrial(NamedTuple):
@@ -82,7 +86,8 @@ class Replay:
     """`read` prompts were kept and looked at, of which filters blocked, redacted or noted some.
 
     `requests` were asked in all, of which `elsewhere` went where it does not allow, by `places`.
-    `unjudged` ones went to no endpoint of today's catalogue.
+    `unjudged` ones went to no endpoint of today's catalogue. `routes` compares the newest of them
+    with how they would have gone; None where there was none.
     """
 
     read: int = 0
@@ -94,18 +99,19 @@ class Replay:
     unjudged: int = 0
     found: Counter[str] = field(default_factory=Counter)
     places: Counter[str] = field(default_factory=Counter)
+    routes: Comparison | None = None
 
 
 def replay_yesterday(
     guardrail: Guardrail, scope: Scope, now: datetime, *, reads_texts: bool
 ) -> Replay:
-    """The last 24 full hours and the one that goes on, as far as the person leads what it governs.
-    Prompts are looked at for who may read them: how many of them match a filter tells what stands
-    in them."""
+    """The last 24 full hours and the one that goes on, as far as the person leads what it governs;
+    a new one, which governs nobody yet, is tried on all of its workspace. Prompts are looked at for
+    who may read them: how many of them match a filter tells what stands in them."""
     start = hour_of(now) - DAY
     replay = Replay()
     keys = None
-    if not guardrail.is_default:
+    if not (guardrail.is_default or guardrail._state.adding):
         # Its keys and those of its members, in whichever workspace; deleted ones too.
         own = GuardrailKey.objects.filter(guardrail=guardrail).values("api_key")
         people = GuardrailMember.objects.filter(guardrail=guardrail).values("membership__user")
@@ -120,7 +126,21 @@ def replay_yesterday(
     if reads_texts:
         _replay_texts(guardrail, keys, start, replay)
     _replay_places(guardrail, keys, start, now, replay)
+    asked = _select_asked(guardrail, keys, start)
+    rules = Rules(guardrail=build_entry(guardrail, "workspace"))
+    found = replay_period(Period(start, now, asked, _ROUTES_MAX), rules, catalogue.current())
+    replay.routes = found if found.compared or found.refused else None
     return replay
+
+
+def _select_asked(
+    guardrail: Guardrail, keys: list[int] | None, start: datetime
+) -> QuerySet[Generation]:
+    account_id = guardrail.workspace.account_id
+    asked = Generation.objects.filter(account_id=account_id, created_at__gte=start)
+    if keys is None:
+        return asked.filter(workspace=guardrail.workspace_id)
+    return asked.filter(api_key__in=keys)
 
 
 def _replay_texts(
@@ -129,11 +149,7 @@ def _replay_texts(
     if not list_filters(guardrail):
         return
     account_id = guardrail.workspace.account_id
-    asked = Generation.objects.filter(account_id=account_id, created_at__gte=start)
-    if keys is None:
-        asked = asked.filter(workspace=guardrail.workspace_id)
-    else:
-        asked = asked.filter(api_key__in=keys)
+    asked = _select_asked(guardrail, keys, start)
     newest = asked.order_by("-created_at", "-pk").values_list("pk", flat=True)[: 5 * _PROMPTS_MAX]
     rows = GenerationContent.objects.filter(pk__in=list(newest), account_id=account_id)
     for number, row in enumerate(rows.order_by("-created_at")[:_PROMPTS_MAX]):

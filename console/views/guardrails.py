@@ -1,6 +1,7 @@
 """Guardrails: the list, one of them as rows of rules, a box to try a text, and yesterday."""
 
 from collections.abc import Mapping
+from copy import copy
 from typing import Any, Final
 from uuid import UUID
 
@@ -9,7 +10,7 @@ from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import reverse
 from django.views.decorators.http import require_POST
 
-from accounts.models import Guardrail
+from accounts.models import Guardrail, Workspace
 from accounts.roles import Action
 from accounts.services import guardrail_assignments as assignments
 from accounts.services.guardrails import change_guardrail, create_guardrail, delete_guardrail
@@ -31,6 +32,7 @@ from console.queries.workspaces import list_led_workspaces
 from console.scope import Role, Scope
 from console.table import Column
 from console.views.settings import require_role
+from console.views.what_if import list_refusals
 from gateway.http.errors import SchemaInvalid
 
 _BLOCKS: Final = [(each, each.capitalize()) for each in ("blocks", "redacts", "notes", "no filter")]
@@ -76,6 +78,10 @@ def make_guardrail(request: HttpRequest, page: PageContext) -> HttpResponse:
         try:
             body = form.build_body() | {"workspace_id": str(workspace.pk)}
             workspace_id, settings = read_new_guardrail(body)
+            if "try" in request.POST:
+                tried = Guardrail(workspace=workspace, **settings)
+                replay = _replay(tried, page.scope, page)
+                return _render_new(request, page, form, workspaces, workspace, **replay)
             row = create_guardrail(
                 account_id=page.scope.account.pk,
                 workspace_id=workspace_id,
@@ -88,14 +94,26 @@ def make_guardrail(request: HttpRequest, page: PageContext) -> HttpResponse:
             text = "It is there. It governs nobody until you assign it to keys or members."
             messages.success(request, text)
             return HttpResponseRedirect(_link(row))
+    return _render_new(request, page, form, workspaces, workspace)
+
+
+def _render_new(
+    request: HttpRequest,
+    page: PageContext,
+    form: GuardrailForm,
+    workspaces: list[Workspace],
+    workspace: Workspace,
+    **more: Any,
+) -> HttpResponse:
     context = {
         "title": "New guardrail",
         "nav": "Guardrails",
         "form": form,
         "workspaces": workspaces,
         "workspace": workspace,
+        **more,
     }
-    status = 400 if form.is_bound else 200
+    status = 400 if form.errors else 200
     return render_page(request, page, "console/new_guardrail.html", context, status=status)
 
 
@@ -107,11 +125,15 @@ def show_guardrail(request: HttpRequest, page: PageContext, guardrail_id: UUID) 
     form = GuardrailForm(row.guardrail, request.POST if request.method == "POST" else None)
     if request.method == "POST" and form.is_valid():
         try:
+            changes = read_guardrail_changes(form.build_body())
+            if "try" in request.POST:
+                tried = _change_copy(row.guardrail, changes)
+                return _render(request, page, row, scope, form=form, **_replay(tried, scope, page))
             change_guardrail(
                 account_id=scope.account.pk,
                 guardrail_id=guardrail_id,
                 by=operator_actor(request.user),
-                changes=read_guardrail_changes(form.build_body()),
+                changes=changes,
             )
         except SchemaInvalid as error:
             form.add_error(None, error.text)
@@ -150,16 +172,36 @@ def try_guardrail(request: HttpRequest, page: PageContext, guardrail_id: UUID) -
 def show_replay(request: HttpRequest, page: PageContext, guardrail_id: UUID) -> HttpResponse:
     """A part of the page, which asks for it once it stands."""
     row, scope = find_guardrail(page.scope, guardrail_id)
+    context = {"row": row, **_replay(row.guardrail, scope, page)}
+    return render_page(request, page, "console/parts/guardrail_replay.html", context)
+
+
+def _replay(guardrail: Guardrail, scope: Scope, page: PageContext) -> dict[str, Any]:
+    """What a template shows of yesterday under the guardrail."""
     reads_texts = scope.allows(Action.CONTENTS)
-    replay = replay_yesterday(row.guardrail, scope, page.now, reads_texts=reads_texts)
-    context = {
+    replay = replay_yesterday(guardrail, scope, page.now, reads_texts=reads_texts)
+    routes = replay.routes
+    latency: list[float] = []
+    if routes is not None and routes.latency_known:
+        sides = (routes.before, routes.after)
+        latency = [1000 * side.latency_s / routes.latency_known for side in sides]
+    return {
         "replay": replay,
-        "row": row,
         "reads_texts": reads_texts,
         "places": replay.places.most_common(5),
         "found": replay.found.most_common(8),
+        "routes": routes,
+        "latency": latency,
+        "refusals": list_refusals(routes) if routes else [],
+        "refused_count": routes.refused.total() if routes else 0,
     }
-    return render_page(request, page, "console/parts/guardrail_replay.html", context)
+
+
+def _change_copy(guardrail: Guardrail, changes: Mapping[str, Any]) -> Guardrail:
+    tried = copy(guardrail)
+    for name, value in changes.items():
+        setattr(tried, name, value)
+    return tried
 
 
 @require_POST
@@ -208,7 +250,7 @@ def _render(
         "text_chars_max": TEXT_CHARS_MAX,
         **more,
     }
-    status = 400 if more["form"].is_bound else 200
+    status = 400 if more["form"].errors else 200
     return render_page(request, page, "console/guardrail.html", context, status=status)
 
 

@@ -267,6 +267,26 @@ def test_yesterday_is_told_in_numbers(team: Team) -> None:
     assert "for who may read these" in text
 
 
+def test_rules_are_tried_on_yesterday_before_they_are_kept(team: Team) -> None:
+    row = make(team)
+    put_under(row, team.keys["own"], team.keys["led"])
+    for key in ("own", "led"):
+        keep(team.generations[key], "Write to ada@example.org")
+    rules = {"name": "tried", "builtin_email": "block", "try": "1"}
+    client = team.client("admin")
+
+    for path, query in (
+        (reverse("console:guardrail", args=[row.pk]), {}),
+        (reverse("console:new_guardrail"), {"workspace": str(led(team).pk)}),
+    ):
+        answer = client.post(path, rules | query)
+
+        assert (answer.status_code, "<dt>Blocked</dt><dd>2</dd>" in answer.text) == (200, True)
+        assert ("not saved" in answer.text, 'value="tried"' in answer.text) == (True, True)
+    kept = Guardrail.objects.get()
+    assert (kept.name, kept.content_filter_builtins) == ("no secrets", None)
+
+
 def test_keys_are_put_under_it_by_who_leads_them(team: Team) -> None:
     row = make(team)
     client, path = team.client("lead"), reverse("console:assign_guardrail", args=[row.pk])
