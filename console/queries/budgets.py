@@ -1,4 +1,4 @@
-"""Budgets of workspaces: what is spent, and the day they run out at the pace of the last days."""
+"""Budgets and limits: what is spent, and the day they run out at the pace of the last days."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from datetime import UTC, datetime, time
 from typing import Final, Literal
 from uuid import UUID
 
-from accounts.models import Workspace, WorkspaceBudget
+from accounts.models import ApiKey, Workspace, WorkspaceBudget
 from accounts.services.budgets import read_spending_of_many
 from accounts.spending import (
     WINDOW_OF_WORD,
@@ -18,37 +18,29 @@ from console.queries.sums import SumQuery, fetch_sums
 from console.scope import Scope
 from routing.history.metrics import METRICS
 from routing.history.spans import DAY, hour_of
+from routing.history.statement import QueryCondition
 
 PACE_DAYS: Final = 7
 _PACE: Final = (METRICS["credits_usage"], METRICS["byok_usage"])
+_NEVER_RESET: Final = WorkspaceBudget.Interval.LIFETIME.value
 Outlook = Literal["spent", "unused", "lasts", "runs out"]
 
 
 @dataclass(frozen=True)
-class BudgetUse:
-    """A budget of a workspace (which is loaded), what its window has spent, and what a day spends,
-    in nano-USD; None where nobody asked for the pace."""
+class LimitUse:
+    """A limit, what its window (`daily`, ... or `lifetime`) has spent, and what a day spends, in
+    nano-USD; None where nobody asked for the pace."""
 
-    row: WorkspaceBudget
+    window: str
+    limit_nano: int
     spent_nano: int
     now: datetime
     day_nano: float | None = None
-
-    @property
-    def workspace(self) -> Workspace:
-        return self.row.workspace
-
-    @property
-    def window(self) -> str:
-        return self.row.interval
-
-    @property
-    def limit_nano(self) -> int:
-        return self.row.limit_nano
+    only_warns: bool = False
 
     @property
     def share(self) -> float:
-        return self.spent_nano / self.limit_nano
+        return self.spent_nano / self.limit_nano if self.limit_nano else 1
 
     @property
     def percent(self) -> int:
@@ -57,14 +49,6 @@ class BudgetUse:
     @property
     def tone(self) -> str:
         return "bad" if self.share >= 1 else "warn" if self.share >= 0.8 else "good"
-
-    @property
-    def label(self) -> str:
-        return f"{self.workspace.name}, {self.window}"
-
-    @property
-    def only_warns(self) -> bool:
-        return self.row.enforcement == "warn"
 
     @property
     def resets_at(self) -> datetime | None:
@@ -89,6 +73,21 @@ class BudgetUse:
             return "unused"
         end, reset = self.runs_out_at, self.resets_at
         return "lasts" if end is None or (reset is not None and end >= reset) else "runs out"
+
+
+@dataclass(frozen=True, kw_only=True)
+class BudgetUse(LimitUse):
+    """A budget of a workspace, which is loaded, and how it is used."""
+
+    row: WorkspaceBudget
+
+    @property
+    def workspace(self) -> Workspace:
+        return self.row.workspace
+
+    @property
+    def label(self) -> str:
+        return f"{self.workspace.name}, {self.window}"
 
 
 def list_budgets(scope: Scope, now: datetime) -> list[BudgetUse]:
@@ -119,7 +118,15 @@ def _load_uses(
     ]
     spent = read_spending_of_many(asked, at=now)
     return [
-        BudgetUse(row, nano, now, None if paces is None else paces.get(row.workspace_id, 0))
+        BudgetUse(
+            row.interval,
+            row.limit_nano,
+            nano,
+            now,
+            None if paces is None else paces.get(row.workspace_id, 0),
+            row.enforcement == "warn",
+            row=row,
+        )
         for row, nano in zip(rows, spent, strict=True)
     ]
 
@@ -131,14 +138,33 @@ def read_paces(workspaces: Iterable[Workspace], now: datetime) -> dict[UUID, flo
     if not by_id:
         return {}
     account_id = next(iter(by_id.values())).account_id
-    # Full hours have been summed up.
-    start = hour_of(now) - PACE_DAYS * DAY
-    query = SumQuery(account_id, start, _PACE, groups=("workspace_id",))
+    query = SumQuery(account_id, _find_pace_start(now), _PACE, groups=("workspace_id",))
     found = {}
     for (pk,), (charged_nano, own_nano) in fetch_sums(query, now).items():
         workspace = by_id.get(UUID(str(pk)))
         if workspace is not None:
             spent_nano = charged_nano + (own_nano if workspace.include_byok_in_budgets else 0)
-            days = max(1.0, min(float(PACE_DAYS), (now - workspace.created_at) / DAY))
-            found[workspace.pk] = spent_nano / days
+            found[workspace.pk] = spent_nano / _count_days(workspace.created_at, now)
     return found
+
+
+def read_key_limit(key: ApiKey, counted_nano: int, now: datetime) -> LimitUse | None:
+    """A key's limit, of which so much is spent, with the key's own pace; None without a limit."""
+    if key.limit_nano is None:
+        return None
+    is_own = QueryCondition("api_key_id", "{column} = %s", (key.pk,))
+    query = SumQuery(key.account_id, _find_pace_start(now), _PACE, conditions=(is_own,))
+    sums = fetch_sums(query, now).get((), (0, 0))
+    spent_nano = sums[0] + (sums[1] if key.include_byok_in_limit else 0)
+    pace_nano = spent_nano / _count_days(key.created_at, now)
+    return LimitUse(key.limit_reset or _NEVER_RESET, key.limit_nano, counted_nano, now, pace_nano)
+
+
+def _find_pace_start(now: datetime) -> datetime:
+    # Full hours have been summed up.
+    return hour_of(now) - PACE_DAYS * DAY
+
+
+def _count_days(since: datetime, now: datetime) -> float:
+    """Over how many of the last days something spent that exists since then."""
+    return max(1.0, min(float(PACE_DAYS), (now - since) / DAY))

@@ -25,6 +25,7 @@ from console.forms.rate_limits import (
 from console.forms.workspace import RESETS, describe_member_limits
 from console.listing import Filter, Listing
 from console.page import PageContext, page, render_page
+from console.queries.budgets import read_key_limit
 from console.queries.keys import (
     NEWEST_FIRST,
     KeyRow,
@@ -338,6 +339,7 @@ def _render_key(
         "title": row.key.name,
         "nav": "Keys",
         "row": row,
+        "limit": read_key_limit(row.key, row.counted_nano, page.now),
         "form": _build_changed_form(row),
         "scoped_form": ScopedLimitForm(),
         "scoped_limits": list_scoped_limits(row.key.rate_limits),

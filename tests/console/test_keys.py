@@ -15,7 +15,7 @@ from accounts.models import ApiKey, AuditRecord, SpendCounter
 from accounts.spending import find_window_starts
 from routing.catalogue.models import Model, Provider
 from routing.catalogue.snapshot import catalogue
-from tests.console.people import ADMINS, ROLES, Team, make_team
+from tests.console.people import ADMINS, ROLES, Team, ask, make_team
 from tests.support.operations import endpoint
 
 pytestmark = [pytest.mark.django_db, pytest.mark.both]
@@ -177,6 +177,16 @@ def test_a_new_key_is_for_the_models_that_are_named(team: Team) -> None:
     assert ApiKey.objects.get(name="new").allowed_models == ["acme/one"]
     wrong = make(client, team, name="other", allowed_models="acme/none")
     assert (wrong.status_code, "acme/none" in wrong.text) == (400, True)
+
+
+def test_a_key_s_limit_is_foretold_by_its_pace(team: Team) -> None:
+    key = team.keys["own"]
+    ask(key, "gen-dear", charge_nano=10**9)
+    path = reverse("console:key", args=[key.pk])
+    for limit_nano, words in ((2 * 10**9, "it runs out on"), (10**15, "it lasts for years")):
+        ApiKey.objects.filter(pk=key.pk).update(limit_nano=limit_nano)
+
+        assert words in team.client("member").get(path).text
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from accounts.models import ApiKey, AuditRecord, Membership, Workspace
 from accounts.services.organization import admit_member
 from accounts.services.records import SYSTEM
 from accounts.services.workspace_budgets import set_budget
-from console.queries.budgets import BudgetUse, list_budgets_of
+from console.queries.budgets import LimitUse, list_budgets_of
 from console.queries.workspaces import PEOPLE_ROWS
 from console.table import Column, sort_rows
 from gateway.end_users import hash_user
@@ -220,10 +220,8 @@ def test_a_budget_that_would_not_decrease_is_refused_in_words(team: Team) -> Non
 NOON = datetime(2026, 11, 10, 12, tzinfo=UTC)
 
 
-def use(interval: str, spent: int, day_nano: float, limit_nano: int = 100) -> BudgetUse:
-    workspace = Workspace(name="One")
-    row = workspace.budgets.model(workspace=workspace, interval=interval, limit_nano=limit_nano)
-    return BudgetUse(row, spent, NOON, day_nano)
+def use(interval: str, spent: int, day_nano: float, limit_nano: int = 100) -> LimitUse:
+    return LimitUse(interval, limit_nano, spent, NOON, day_nano)
 
 
 def test_a_budget_is_foretold_by_its_pace() -> None:
