@@ -17,6 +17,8 @@ from console.table import Column, Table, csv_response, read_pages, render_table,
 
 Row = TypeVar("Row")
 PAGE_ROWS: Final = 50
+# A glance finds what is among so few.
+_SHORT_ROWS: Final = 10
 Fits = Callable[[Any, str], bool]
 
 
@@ -166,6 +168,13 @@ class Listing(Generic[Row]):
     def is_empty(self) -> bool:
         """Whether there is nothing to list, whatever the filters say."""
         return not (self.rows or self.is_narrowed or self.cursor)
+
+    @property
+    def has_form(self) -> bool:
+        """Whether there is enough to search. A page's main list always has its form."""
+        is_main = not self._prefix
+        is_long = bool(self._next_cursor or self.cursor) or len(self.rows) > _SHORT_ROWS
+        return bool(self._filters) and (is_main or is_long or self.is_narrowed)
 
     @property
     def fields(self) -> list[FilterField]:

@@ -105,11 +105,17 @@ class InternCard(NamedTuple):
             return f"Waits for an answer from {who}" if waits else f"Works for {who}"
         if intern.status == Status.RUNNING:
             return "Waits for work"
-        return intern.last_failure_message or intern.status_reason
+        return drop_code(intern.last_failure_message or intern.status_reason)
 
     @property
     def age(self) -> timedelta:
         return self.now - self.intern.status_since
+
+
+def drop_code(reason: str) -> str:
+    """The words of a reason such as `budget_ended: the intern's budget is used up`."""
+    code, _, words = reason.partition(": ")
+    return words.capitalize() if "_" in code and code.isidentifier() else reason
 
 
 class BoardColumn(NamedTuple):

@@ -12,7 +12,7 @@ from console.queries.endpoint_health import HealthHistory, load_health_history, 
 from console.queries.paging import Page, cut_page
 from console.queries.usage import sum_by_endpoint
 from console.scope import Scope
-from console.words import Badge
+from console.words import Badge, format_price
 from routing.admin.charts import STRETCH, Stretch
 from routing.catalogue.listing import LearnedStats
 from routing.catalogue.models import Endpoint, Provider
@@ -140,6 +140,14 @@ class EndpointPrice(NamedTuple):
     endpoint: Endpoint
     prompt: Decimal | None
     completion: Decimal | None
+
+    @property
+    def prompt_text(self) -> str:
+        return format_price(None if self.prompt is None else self.prompt / _MILLION)
+
+    @property
+    def completion_text(self) -> str:
+        return format_price(None if self.completion is None else self.completion / _MILLION)
 
 
 def list_prices(provider: Provider, text: str, cursor: str) -> Page[EndpointPrice]:

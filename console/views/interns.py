@@ -24,6 +24,7 @@ from console.queries.interns import (
     InternMove,
     build_cards,
     build_moves,
+    drop_code,
     find_intern,
     list_board,
     select_interns,
@@ -56,7 +57,7 @@ _RUN_TONES: Final = {ChatRun.State.COMPLETED: "good", ChatRun.State.FAILED: "bad
 MOVES: Final = (
     Column("Time", lambda move: move.row.at, "time", order="time"),
     Column("What", lambda move: move.words),
-    Column("Why", lambda move: move.row.why[:200]),
+    Column("Why", lambda move: drop_code(move.row.why)[:200]),
     Column("By", lambda move: move.by, detail=True),
 )
 _NAME_HELP: Final = "Small letters and digits, with single hyphens between, such as notes-2."

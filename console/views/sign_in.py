@@ -132,6 +132,7 @@ def show_factors(request: HttpRequest) -> HttpResponse:
             )
         ],
         order="-since",
+        name="sessions",
     )
     sessions.load_whole(UserSession.objects.purge_and_list(user))
     if sessions.is_csv:

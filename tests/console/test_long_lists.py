@@ -104,7 +104,7 @@ FILES = {
     "Open holds": ("credits", "holds"),
     "Providers": ("providers", "1"),
     "Questions": ("decisions", "questions"),
-    "Sessions": ("mfa_index", "1"),
+    "Sessions": ("mfa_index", "sessions"),
     "Statement": ("credits", "statement"),
     "Workspaces": ("workspaces", "1"),
 }
