@@ -40,7 +40,7 @@ TEXT_CHARS_MAX: Final = 20_000
 _PROMPTS_MAX: Final = 100
 _PROMPT_CHARS_MAX: Final = 8_000
 _AT_ONCE: Final = 10
-# Requests that are planned again.
+# Requests that are planned again, each in a third of a millisecond.
 _ROUTES_MAX: Final = 500
 
 
@@ -87,7 +87,7 @@ class Replay:
 
     `requests` were asked in all, of which `elsewhere` went where it does not allow, by `places`.
     `unjudged` ones went to no endpoint of today's catalogue. `routes` compares the newest of them
-    with how they would have gone; None where there was none.
+    with how they would have gone; None where that was not asked or there was none.
     """
 
     read: int = 0
@@ -103,7 +103,7 @@ class Replay:
 
 
 def replay_yesterday(
-    guardrail: Guardrail, scope: Scope, now: datetime, *, reads_texts: bool
+    guardrail: Guardrail, scope: Scope, now: datetime, *, reads_texts: bool, routes: bool = False
 ) -> Replay:
     """The last 24 full hours and the one that goes on, as far as the person leads what it governs;
     a new one, which governs nobody yet, is tried on all of its workspace. Prompts are looked at for
@@ -126,6 +126,8 @@ def replay_yesterday(
     if reads_texts:
         _replay_texts(guardrail, keys, start, replay)
     _replay_places(guardrail, keys, start, now, replay)
+    if not routes:
+        return replay
     asked = _select_asked(guardrail, keys, start)
     rules = Rules(guardrail=build_entry(guardrail, "workspace"))
     found = replay_period(Period(start, now, asked, _ROUTES_MAX), rules, catalogue.current())

@@ -172,28 +172,30 @@ def try_guardrail(request: HttpRequest, page: PageContext, guardrail_id: UUID) -
 def show_replay(request: HttpRequest, page: PageContext, guardrail_id: UUID) -> HttpResponse:
     """A part of the page, which asks for it once it stands."""
     row, scope = find_guardrail(page.scope, guardrail_id)
-    context = {"row": row, **_replay(row.guardrail, scope, page)}
+    context = {"row": row, **_replay(row.guardrail, scope, page, routes=False)}
     return render_page(request, page, "console/parts/guardrail_replay.html", context)
 
 
-def _replay(guardrail: Guardrail, scope: Scope, page: PageContext) -> dict[str, Any]:
+def _replay(
+    guardrail: Guardrail, scope: Scope, page: PageContext, *, routes: bool = True
+) -> dict[str, Any]:
     """What a template shows of yesterday under the guardrail."""
     reads_texts = scope.allows(Action.CONTENTS)
-    replay = replay_yesterday(guardrail, scope, page.now, reads_texts=reads_texts)
-    routes = replay.routes
+    replay = replay_yesterday(guardrail, scope, page.now, reads_texts=reads_texts, routes=routes)
+    moves = replay.routes
     latency: list[float] = []
-    if routes is not None and routes.latency_known:
-        sides = (routes.before, routes.after)
-        latency = [1000 * side.latency_s / routes.latency_known for side in sides]
+    if moves is not None and moves.latency_known:
+        sides = (moves.before, moves.after)
+        latency = [1000 * side.latency_s / moves.latency_known for side in sides]
     return {
         "replay": replay,
         "reads_texts": reads_texts,
         "places": replay.places.most_common(5),
         "found": replay.found.most_common(8),
-        "routes": routes,
+        "routes": moves,
         "latency": latency,
-        "refusals": list_refusals(routes) if routes else [],
-        "refused_count": routes.refused.total() if routes else 0,
+        "refusals": list_refusals(moves) if moves else [],
+        "refused_count": moves.refused.total() if moves else 0,
     }
 
 
