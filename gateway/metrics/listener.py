@@ -16,6 +16,7 @@ from gevent.pywsgi import WSGIServer
 
 from gateway.home import write_private
 from gateway.http.errors import Unauthenticated, UnknownPath
+from gateway.http.request_id import HEADER, choose_request_id
 from gateway.http.responses import error_response
 from gateway.metrics.files import folder
 from gateway.metrics.scrape import renderer
@@ -103,11 +104,12 @@ def _listen(host: str, port: int) -> socket.socket:
 
 def _answer(environ: dict[str, Any], start_response: Callable[..., object]) -> Iterable[bytes]:
     """The WSGI application of the listener."""
+    own = (HEADER, choose_request_id(environ.get("HTTP_X_REQUEST_ID", "")))
     if environ["PATH_INFO"] != PATH or environ["REQUEST_METHOD"] not in ("GET", "HEAD"):
-        start_response("404 Not Found", [("Content-Type", "text/plain; charset=utf-8")])
+        start_response("404 Not Found", [own, ("Content-Type", "text/plain; charset=utf-8")])
         return [b"Metrics are at /metrics\n"]
     text, content_type = renderer.render(environ.get("HTTP_ACCEPT", ""))
-    head = [("Content-Type", content_type), ("Content-Length", str(len(text)))]
+    head = [own, ("Content-Type", content_type), ("Content-Length", str(len(text)))]
     start_response("200 OK", head)
     return [text] if environ["REQUEST_METHOD"] == "GET" else []
 

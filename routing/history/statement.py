@@ -236,6 +236,9 @@ class Statement:
         conditions = [*self._build_conditions(source, spans, columns), *more]
         where = " AND ".join(each.sql for each in conditions)
         grouped = [] if by is None else [*(str(1 + n) for n in range(len(groups))), *by]
+        if grouped and self.query.time and source in {"hour", "day", "brief"}:
+            # The period of each moment, not of each row: sums have many rows of one moment.
+            grouped[0] = columns["at"]
         grouping = f" GROUP BY {', '.join(grouped)}" if grouped else ""
         values = [salt for sql in columns_sql for salt in self._salts(sql)]
         values += [value for each in conditions for value in each.values]

@@ -50,6 +50,7 @@ def scrape(url: str, **headers: str) -> Samples:
     """Samples by name and labels as they are written, such as `requests{status="200"}`."""
     response = requests.get(url, headers=headers, timeout=10)
     assert response.status_code == 200, response.text
+    assert response.headers["X-Request-Id"].startswith("req-")
     samples = {}
     for family in text_string_to_metric_families(response.text):
         for sample in family.samples:
