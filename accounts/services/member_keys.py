@@ -13,7 +13,7 @@ from accounts.models import Membership, User, Workspace, WorkspaceMembership
 from accounts.roles import Action, list_account_roles, list_workspace_roles
 from gateway.http.jsonio import JsonObject, format_usd
 from gateway.http.validation import Issue
-from gateway.limits.rules import FIGURES
+from gateway.limits.rules import FIELDS
 
 # Windows of which each contains whole ones of the first: no more can be spent in these.
 _WIDER: Final[Mapping[str | None, tuple[str | None, ...]]] = {
@@ -104,9 +104,12 @@ def _bound_rates(
         if same is None:
             found.append(dict(limit))
             continue
-        for name in (name for name in FIGURES if name in limit):
+        for name in (name for name in FIELDS if name in limit):
             if same.get(name, limit[name]) > limit[name]:
                 words = f"Members' keys have {name} of {limit[name]} at most in this workspace"
                 issues.append(Issue(name, words))
             same[name] = min(same.get(name, limit[name]), limit[name])
+        if "burst" in same:
+            # It is a part of what a minute has, which may be less than the workspace says.
+            same["burst"] = min(same["burst"], same["requests_per_minute"])
     return found

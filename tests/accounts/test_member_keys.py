@@ -22,7 +22,10 @@ MOST: dict[str, Any] = {
     "limit_nano": 5 * USD,
     "limit_reset": "daily",
     "allowed_models": ["acme/one", "acme/two"],
-    "rate_limits": [{"requests_per_minute": 10}, {"scope": {"user": "*"}, "concurrent": 1}],
+    "rate_limits": [
+        {"requests_per_minute": 10, "burst": 5},
+        {"scope": {"user": "*"}, "concurrent": 1},
+    ],
 }
 # The same as the API has it.
 BODY: dict[str, Any] = {
@@ -30,7 +33,7 @@ BODY: dict[str, Any] = {
     "limit_reset": "daily",
     "allowed_models": ["acme/one", "acme/two"],
     "rate_limits": [
-        {"requests_per_minute": 10},
+        {"requests_per_minute": 10, "burst": 5},
         {"scope": {"user": "*"}, "concurrent": 1},
     ],
 }
@@ -76,7 +79,7 @@ def test_a_key_has_what_the_workspace_says_where_its_maker_says_nothing(
         # 5 dollars a month are no more than 5 dollars a day.
         *({"limit_nano": 5 * USD, "limit_reset": each} for each in ("weekly", "monthly", None)),
         {"allowed_models": ["acme/two"]},
-        {"rate_limits": [{"requests_per_minute": 3}, MOST["rate_limits"][1]]},
+        {"rate_limits": [{"requests_per_minute": 3, "burst": 2}, MOST["rate_limits"][1]]},
         {"rate_limits": [{"scope": {"tag": "a=b"}, "concurrent": 9}, *MOST["rate_limits"]]},
     ],
 )
@@ -93,6 +96,7 @@ def test_less_than_that_may_be_wanted(office: Office, member: User, wanted: Any)
         ({"limit_reset": None}, {"limit_nano": 1, "limit_reset": "monthly"}, "limit_reset"),
         ({}, {"allowed_models": ["acme/three"]}, "allowed_models"),
         ({}, {"rate_limits": [{"requests_per_minute": 11}]}, "requests_per_minute"),
+        ({}, {"rate_limits": [{"requests_per_minute": 10, "burst": 6}]}, "burst"),
     ],
 )
 def test_more_than_that_is_named_and_not_given(
@@ -104,6 +108,14 @@ def test_more_than_that_is_named_and_not_given(
 
     assert [each.path for each in bound.issues] == [path]
     assert bound.fields == MOST | most
+
+
+def test_a_burst_follows_the_smaller_limit_of_a_minute(office: Office, member: User) -> None:
+    wanted = {"rate_limits": [{"requests_per_minute": 3}]}
+
+    limits = bound_key(default_of(office).pk, member.pk, wanted).fields["rate_limits"]
+
+    assert limits[0] == {"requests_per_minute": 3, "burst": 3}
 
 
 def test_who_decides_over_keys_of_others_is_held_to_nothing(office: Office, member: User) -> None:
