@@ -12,6 +12,7 @@ from uuid import UUID
 
 from django.db.models import BooleanField, Exists, ExpressionWrapper, OuterRef, Q
 
+from accounts.external_guards import ExternalGuard, read_external_guards
 from accounts.models import Guardrail, GuardrailKey, GuardrailMember
 from accounts.models.guardrail import living_assignments
 from accounts.spending import SpendScope, WindowName, format_guardrail_scope_id
@@ -67,6 +68,7 @@ class GuardrailEntry:
     filters: tuple[FilterEntry, ...] = ()
     output_filters: tuple[FilterEntry, ...] = ()
     enforces_schema: bool = False
+    external_guards: tuple[ExternalGuard, ...] = ()
 
 
 class CatalogueRules(NamedTuple):
@@ -90,6 +92,14 @@ class GuardrailFilter(NamedTuple):
     guardrail_id: UUID | None
 
 
+class PlacedGuard(NamedTuple):
+    """An external guard and the guardrail that it is of."""
+
+    guard: ExternalGuard
+    scope: Scope
+    guardrail_id: UUID | None
+
+
 class Guard(NamedTuple):
     """All guardrails of a key as one."""
 
@@ -99,6 +109,7 @@ class Guard(NamedTuple):
     output_filters: tuple[GuardrailFilter, ...] = ()
     # Whether structured answers are held to the schema of their request.
     enforces_schema: bool = False
+    external_guards: tuple[PlacedGuard, ...] = ()
 
     def admits(self, region: str) -> bool:
         """Whether requests may come in through hosts of this data region."""
@@ -111,15 +122,16 @@ NO_RULES: Final = CatalogueRules()
 def combine_guardrails(entries: Iterable[GuardrailEntry]) -> Guard | None:
     """What they come to together; None where they say nothing about a request."""
     choice, filters, of_answers = NO_RULES, list[GuardrailFilter](), list[GuardrailFilter]()
-    enforces_schema = False
+    enforces_schema, guards = False, list[PlacedGuard]()
     for entry in entries:
+        guards += [PlacedGuard(each, entry.scope, entry.id) for each in entry.external_guards]
         enforces_schema |= entry.enforces_schema
         choice = narrow_rules(choice, entry)
         filters += [GuardrailFilter(each, entry.scope, entry.id) for each in entry.filters]
         of_answers += [
             GuardrailFilter(each, entry.scope, entry.id) for each in entry.output_filters
         ]
-    guard = Guard(choice, tuple(filters), tuple(of_answers), enforces_schema)
+    guard = Guard(choice, tuple(filters), tuple(of_answers), enforces_schema, tuple(guards))
     return None if guard == Guard(NO_RULES) else guard
 
 
@@ -190,6 +202,7 @@ def build_entry(guardrail: Any, scope: Scope) -> GuardrailEntry:
         ),
         output_filters=output_filters,
         enforces_schema=guardrail.enforce_schema,
+        external_guards=read_external_guards(guardrail.external_guards),
     )
 
 

@@ -30,7 +30,7 @@ from accounts.services.guardrails import (
 )
 from accounts.services.records import operator_actor
 from accounts.spending import find_window_starts, parse_holder
-from accounts.views.schemas.guardrail import check_patterns, read_filters
+from accounts.views.schemas.guardrail import check_patterns, read_filters, resolve_guards
 from gateway.admin import Form, KeptRowsAdmin, PageAdmin, ReadOnlyInline, changed_fields, usd_column
 from gateway.http.errors import GatewayError, SchemaInvalid
 from gateway.http.jsonio import JsonObject, format_usd
@@ -43,7 +43,13 @@ _SETTINGS = (
     *("enforce_zdr_xai", "enforce_zdr_other", "enable_paid_model_training"),
     *("enable_free_model_training", "enable_free_model_publication"),
     *("content_filters", "content_filter_builtins", "allowed_data_regions"),
-    *("output_filters", "output_filter_builtins", "output_shadow", "enforce_schema"),
+    *(
+        "output_filters",
+        "output_filter_builtins",
+        "output_shadow",
+        "enforce_schema",
+        "external_guards",
+    ),
 )
 _SHOWN = ("id", "is_default", "spending", "created_at", "updated_at")
 _WINDOW = {"daily": "day", "weekly": "week", "monthly": "month"}
@@ -128,9 +134,14 @@ class GuardrailForm(Form):
     def clean_output_filter_builtins(self) -> Any:
         return self._filters("output_filter_builtins")
 
+    def clean_external_guards(self) -> Any:
+        return self._filters("external_guards")
+
     def _filters(self, field: str) -> Any:
         try:
             filters = read_filters(field, self.cleaned_data[field])
+            if field == "external_guards":
+                return resolve_guards(field, filters)
             if not field.endswith("_builtins"):
                 check_patterns(field, filters)
         except SchemaInvalid as error:

@@ -81,6 +81,7 @@ class Guardrail(models.Model):
         db_default=False,
         help_text="Answers that do not fit their request's JSON schema are asked for once more.",
     )
+    external_guards = _list()
     allowed_data_regions = _list()
     # Counts the changes, so that of two at a time one is told.
     revision = models.PositiveBigIntegerField(default=0, editable=False)

@@ -26,7 +26,13 @@ SETTINGS: Final = (
     *("enforce_zdr_xai", "enforce_zdr_other", "enable_paid_model_training"),
     *("enable_free_model_training", "enable_free_model_publication"),
     *("content_filters", "content_filter_builtins", "allowed_data_regions"),
-    *("output_filters", "output_filter_builtins", "output_shadow", "enforce_schema"),
+    *(
+        "output_filters",
+        "output_filter_builtins",
+        "output_shadow",
+        "enforce_schema",
+        "external_guards",
+    ),
 )
 _BUDGET: Final = (
     *("limit_nano", "reset_interval", "budget_enforcement", "include_byok_in_budgets"),

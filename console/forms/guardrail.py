@@ -7,6 +7,13 @@ from django import forms
 from accounts.admin.fields import UsdField, WordsField, build_checkboxes
 from accounts.models import Guardrail
 from accounts.models.guardrail import DATA_REGIONS
+from console.forms.guard_fields import (
+    PREFIX,
+    add_guard_fields,
+    build_guards,
+    list_guard_rows,
+    read_guards,
+)
 from console.queries.guardrails import BUILTINS
 from gateway.http.jsonio import JsonObject, format_usd
 
@@ -95,6 +102,8 @@ class GuardrailForm(forms.Form):
                 choices=_OUTPUT_ACTIONS, required=False, label=f"{label} in answers"
             )
             self.fields[f"users_{slug}"] = forms.BooleanField(required=False, label=label)
+        self._guardrail = guardrail
+        add_guard_fields(self)
         known = len(_list_patterns(guardrail)) if guardrail else 0
         given = sum(name.startswith("pattern_") for name in self.data)
         self.pattern_rows = range(max(known + _SPARE_ROWS, min(given, _GIVEN_ROWS_MAX)))
@@ -115,14 +124,18 @@ class GuardrailForm(forms.Form):
 
     def plain_fields(self) -> list[forms.BoundField]:
         """The fields that are no rows of filters."""
-        rows = ("builtin_", "output_", "users_", "pattern_", "label_", "action_", "place_")
-        return [self[name] for name in self.fields if not name.startswith(rows)]
+        rows = ("builtin_", "output_", "users_", "pattern_", "label_", "action_", "place_", PREFIX)
+        names = [name for name in self.fields if name in _SWITCHES or not name.startswith(rows)]
+        return [self[name] for name in names]
 
     def builtin_rows(self) -> list[tuple[str, *tuple[forms.BoundField, ...]]]:
         return [
             (label, *(self[f"{name}_{slug}"] for name in ("builtin", "users", "output")))
             for slug, label in BUILTINS.items()
         ]
+
+    def guard_rows(self) -> list[tuple[str, *tuple[forms.BoundField | None, ...]]]:
+        return list_guard_rows(self)
 
     def pattern_fields(self) -> list[tuple[forms.BoundField, ...]]:
         return [
@@ -156,6 +169,7 @@ class GuardrailForm(forms.Form):
         body["output_filter_builtins"] = of_answers or None
         body |= {place: self._build_patterns(place) or None for place, _ in _PLACES}
         body |= {name: said[name] for name in _SWITCHES}
+        body["external_guards"] = build_guards(said, self._guardrail)
         if "name" in said:
             body["name"] = said["name"]
         return body
@@ -183,6 +197,7 @@ def _list_patterns(guardrail: Guardrail) -> list[JsonObject]:
 def _read_initial(guardrail: Guardrail) -> JsonObject:
     names = ("name", "description", "allowed_data_regions", "reset_interval", *_SWITCHES)
     initial: JsonObject = {name: getattr(guardrail, name) for name in (*names, *_LISTS)}
+    initial |= read_guards(guardrail)
     limit_nano = guardrail.limit_nano
     initial["limit_usd"] = "" if limit_nano is None else format_usd(limit_nano)
     initial["zdr"] = [each for each in _ZDR if getattr(guardrail, f"enforce_zdr_{each}")]

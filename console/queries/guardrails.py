@@ -84,6 +84,10 @@ def describe_rules(guardrail: Guardrail) -> Iterator[str]:
         yield "zero data retention"
     if any(getattr(guardrail, name) is False for name in _TRAINING):
         yield "no training on prompts"
+    for each in guardrail.external_guards or ():
+        asked = each.get("provider") or each["model"]
+        trial = ", on trial" if each["shadow"] else ""
+        yield f"{_VERBS[each['action']]} what {asked} finds unsafe{trial}"
     if guardrail.enforce_schema:
         yield "structured answers fit their schema"
     for each in guardrail.content_filter_builtins or ():

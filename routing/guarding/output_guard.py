@@ -8,9 +8,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from operator import itemgetter
-from typing import Final, TypeVar
+from typing import Final, Protocol, TypeVar
 from uuid import UUID
 
+from accounts.external_guards import Side
 from accounts.guard_rules import GuardrailFilter
 from gateway.eventloop import run_in_thread
 from gateway.http.errors import GatewayError
@@ -28,7 +29,7 @@ from routing.guarding.filters import (
     redact_spans,
 )
 from routing.guarding.long_texts import decode
-from routing.guarding.lookahead import find_lookahead
+from routing.guarding.lookahead import NOTHING_KNOWN, find_lookahead
 from routing.guarding.rules import Rule, rules_of
 from routing.guarding.scanning import Deadline, Span, find_within
 
@@ -39,6 +40,19 @@ T = TypeVar("T")
 _STEPS_AT_ONCE: Final = 1_000_000
 # The finish reason of an answer that was kept back, in words of chat.
 WITHHELD: Final = "content_filter"
+
+
+class External(Protocol):
+    """Guards outside of these filters; see `routing.planning.external_guards`."""
+
+    acts: bool
+    watches: bool
+
+    def find_refusal(
+        self, side: Side, texts: Sequence[str], *, acting: bool | None = None
+    ) -> object: ...
+
+    def take_stages(self) -> list[JsonObject]: ...
 
 
 _list_acting: IdentityCache[tuple[GuardrailFilter, ...], tuple[GuardrailFilter, ...]] = (
@@ -64,12 +78,38 @@ class OutputGuard:
         self.withheld = False
         self.lookahead = find_lookahead(_list_acting(filters))
         self._steps_per_byte = max(1, rules.weight)
+        self._external: External | None = None
+
+    def add_external(self, guards: External) -> None:
+        """Ask these too, of texts as the filters leave them. Where one may keep an answer back,
+        a stream is held until it has said so."""
+        self._external = guards
+        self.acts |= guards.acts
+        self.watches |= guards.watches
+        if guards.acts:
+            self.lookahead = NOTHING_KNOWN
 
     def take_stages(self) -> list[JsonObject]:
         """What `router_metadata.pipeline` and the trace tell of what was found since last time."""
         stages = [*self._stages, *list_stages(self._counts)]
         self._stages, self._counts = [], {}
-        return [{**stage, "name": "output_filter"} for stage in stages]
+        filtered = [{**stage, "name": "output_filter"} for stage in stages]
+        return filtered + (self._external.take_stages() if self._external is not None else [])
+
+    def ask_external(self, texts: Sequence[str], *, acting: bool | None = None) -> bool:
+        """Whether external guards let these texts go on; `withheld` is set where one does not. With
+        `acting` only those are asked that may keep something back, or only the others."""
+        if self._external is not None and not self.withheld:
+            self.withheld = bool(self._external.find_refusal("output", texts, acting=acting))
+        return not self.withheld
+
+    def ask_external_of(self, messages: Sequence[JsonObject]) -> bool:
+        """The same of all texts of a whole answer."""
+        if self._external is None:
+            return True
+        return self.ask_external(
+            [text for each in messages for text in collect_texts(partial(map_message, each))]
+        )
 
     def guard_message(self, message: JsonObject) -> JsonObject:
         """The message of a whole answer as its caller may read it; where it is kept back, one that
@@ -92,8 +132,10 @@ class OutputGuard:
             map_activity(activity, fields, lambda text: next(left))
 
     def guard_held(self, texts: Sequence[str]) -> list[str] | None:
-        """The same for texts of a stream, whose flags are counted at its end."""
-        return self._filter_texts(texts, _list_acting(self._filters))
+        """The same for texts of a stream, whose flags are counted at its end. External guards have
+        looked at them, too."""
+        found = self._filter_texts(texts, _list_acting(self._filters))
+        return found if found is not None and self.ask_external(found, acting=True) else None
 
     def guard_texts(self, texts: Sequence[str]) -> list[str] | None:
         """The texts as they may be read; None where one of them keeps the answer back. What cannot
@@ -125,7 +167,9 @@ class OutputGuard:
         return [each["content"] for each in result.chat.body["messages"]]
 
     def watch_texts(self, texts: Sequence[str]) -> None:
-        """Count what filters that change nothing find in texts that have left."""
+        """Count what filters that change nothing find in texts that have left, and have external
+        guards look at them."""
+        self.ask_external(texts, acting=False)
         for rule, number in count_matches(texts, self._watching, self._account_id).items():
             self._count(rule, number)
 

@@ -104,6 +104,12 @@ TOOL_CALLS: Final = Counter(
     "Calls of server tools that ended, by outcome: `ok` or `failed`.",
     *("tool", "outcome"),
 )
+GUARD_CHECKS: Final = Counter(
+    "gateway_guard_checks_total",
+    "Looks of external guards (`moderation`, `decision`) at `input` or `output`, by what they came "
+    "to: `passed`, `flagged`, `blocked`, `would be blocked` or `failed`.",
+    *("guard", "side", "result"),
+)
 CACHE_HITS: Final = Counter(
     "gateway_cache_hits_total", "Requests answered from the response cache.", "model"
 )
@@ -217,6 +223,8 @@ class RequestMetrics:
         # A budget may have had room for the first provider and none for the next.
         if error is not None and (record is None or error.is_unpaid):
             self._count(REFUSALS, _reasons.limit(error.reason), _limit_workspace(workspace_id))
+        for check in report.guard_checks:
+            self._count(GUARD_CHECKS, check["guard"], check["on"], check["result"])
         if record is None:
             return
         for place, column in enumerate(_TOKEN_COLUMNS.values()):

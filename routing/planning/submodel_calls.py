@@ -10,6 +10,7 @@ from typing import Final
 from gateway.http.errors import GatewayError
 from gateway.http.jsonio import JsonObject
 from gateway.live_settings import settings
+from routing.formats.caller import CallerFormat
 from routing.formats.chat.answer import merge_pieces
 from routing.formats.chat.format import CHAT
 from routing.formats.chat.request import ChatInvalid, ChatRequest
@@ -38,10 +39,7 @@ def ask_model(asker: RequestProgress, body: JsonObject) -> ModelAnswer:
         try:
             assert asker.last_attempt is not None
             request = {"model": asker.last_attempt.endpoint.model_id, **body}
-            # What the caller wants of whoever gets to read the conversation.
-            wishes = asker.root.context.chat.body.get("provider") or {}
-            rules = {name: wishes[name] for name in _DATA_RULES if wishes.get(name) is not None}
-            if rules:
+            if rules := list_data_rules(asker.root.context):
                 request["provider"] = rules
             models_max = settings.ROUTER_MAX_MODELS
             chat = CHAT.parse(request, session_header=None, models_max=models_max)
@@ -95,17 +93,31 @@ def plan_submodel_call(asker: RequestProgress, chat: ChatRequest) -> RequestProg
     within its time and by its rules. Raises `GatewayError`; one that no endpoint can serve has its
     `refusal`."""
     assert asker.loop is not None
-    asking = asker.context
-    planning = Planning(asking.caller, CHAT, chat, asking.region, asking.deadline)
-    plan_request(planning)
-    choice = planning.choice
+    planning, context = plan_inner_request(asker.context, CHAT, chat, asker.context.deadline)
     loop = planning.loop or Loop(planning.chat, Toolbox(()))
     loop.ask_model = asker.loop.ask_model
-    context = RequestContext(
+    return RequestProgress(context, loop, parent=asker, stages=planning.stages)
+
+
+def list_data_rules(asking: RequestContext) -> JsonObject:
+    """What the caller wants of whoever gets to read the conversation, as `provider` says it."""
+    wishes = asking.chat.body.get("provider") or {}
+    return {name: wishes[name] for name in _DATA_RULES if wishes.get(name) is not None}
+
+
+def plan_inner_request(
+    asking: RequestContext, format: CallerFormat, chat: ChatRequest, deadline: float
+) -> tuple[Planning, RequestContext]:
+    """A request that the gateway makes for another one's sake, on its account. Raises
+    `GatewayError`."""
+    planning = Planning(asking.caller, format, chat, asking.region, deadline)
+    plan_request(planning)
+    choice = planning.choice
+    return planning, RequestContext(
         generation_id=asking.generation_id,
         caller=asking.caller,
         payer=asking.payer,
-        format=CHAT,
+        format=format,
         chat=planning.chat,
         demand=measure_demand(planning.chat),
         plan=planning.plan,
@@ -117,11 +129,10 @@ def plan_submodel_call(asker: RequestProgress, chat: ChatRequest) -> RequestProg
         wants_metadata=False,
         created_at=asking.created_at,
         started=time.monotonic(),
-        deadline=asking.deadline,
+        deadline=deadline,
         region=asking.region,
         refusal=planning.refusal,
         plugins=planning.plugins,
         identity=asking.identity,
         tags=asking.tags,
     )
-    return RequestProgress(context, loop, parent=asker, stages=planning.stages)

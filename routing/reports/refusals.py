@@ -1,6 +1,6 @@
 """The report of a request that was refused before any upstream was asked."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import Final
 
@@ -34,6 +34,7 @@ def build_refusal_report(
     body: JsonObject,
     phases: Phases = NO_PHASES,
     write_plan: Callable[[], str] | None = None,
+    guard_checks: Sequence[JsonObject] = (),
 ) -> RequestReport:
     """`body` is the request as far as it was read; `write_plan` gives the plan as JSON text. It is
     not called for a source that is refused more often than is put on record."""
@@ -65,6 +66,7 @@ def build_refusal_report(
         plan="" if is_counted or write_plan is None else write_plan(),
         is_counted=is_counted,
         tags=tags,
+        guard_checks=guard_checks,
     )
 
 

@@ -87,6 +87,8 @@ class RequestReport(NamedTuple):
     submodel_attempts: Sequence[Sequence[Attempt]] = ()
     is_repeat: bool = False
     tags: Tags = NO_TAGS
+    # What each look of an external guard came to.
+    guard_checks: Sequence[JsonObject] = ()
 
     @property
     def duration_ms(self) -> int:

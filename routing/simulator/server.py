@@ -19,6 +19,7 @@ from routing.simulator.faults import FAULTS
 from routing.simulator.formats import CHAT, DECISIONS, FORMATS, Complaint, SimulatedFormat
 from routing.simulator.formats.decisions import find_excess
 from routing.simulator.log import LoggedRequest, RequestLog
+from routing.simulator.moderation import moderate
 from routing.simulator.play import (
     DEFAULT,
     Personas,
@@ -185,6 +186,9 @@ class Simulator:
             fields = {"object": "model", "created": 0, "owned_by": "simulated"}
             models = [{"id": f"{FAULT_PREFIX}{name}", **fields} for name in MODELS]
             exchange.answer(200, encode_text(dumps({"object": "list", "data": models})))
+        elif resource == "moderations" and request.method == "POST":
+            answer = moderate(read_object(request.body) or {})
+            exchange.answer(200, encode_text(dumps(answer)))
         elif resource == "redirect-target":
             exchange.answer(200, encode_text(dumps({"simulated": "a redirect was followed"})))
         else:

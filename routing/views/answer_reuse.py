@@ -54,7 +54,8 @@ class AnswerReuse:
         self._bytes_left = int(settings.ROUTER_RESPONSE_CACHE_ENTRY_BYTES)
         context, guard = progress.context, progress.context.caller.guard
         # Other guardrails on the output make another answer.
-        filters = repr(guard.output_filters) if guard and guard.output_filters else ""
+        rules = guard and (guard.output_filters, guard.external_guards, guard.enforces_schema)
+        filters = repr(rules) if rules and any(rules) else ""
         # Whose content is to be logged gets only what was logged when it was made.
         is_logged = progress.content is not None and progress.content.is_logged
         # Without a cache, a workspace that wants it gets nothing by that.

@@ -29,6 +29,7 @@ from routing.formats.messages.format import MESSAGES
 from routing.formats.responses.format import RESPONSES
 from routing.planning.admission_errors import build_refusal, refuse_too_many
 from routing.planning.classification import classify_prompt
+from routing.planning.external_guards import start_external_guards
 from routing.planning.pipeline import admit
 from routing.planning.submodel_calls import ask_model
 from routing.reports.refusals import build_refusal_report
@@ -115,6 +116,7 @@ class InferenceViewSet(LeanViewSet):
             slot.on_release = partial(end_places, progress)
             progress.received, progress.planning_began = self.started, planning_began
             try:
+                start_external_guards(progress)
                 return self._answer(request, progress, slot)
             except BaseException as error:
                 # Requests that wait for this answer ask for their own.
@@ -155,6 +157,7 @@ class InferenceViewSet(LeanViewSet):
                 body=self.body,
                 phases=read_phases(progress) if progress else NO_PHASES,
                 write_plan=partial(write_trace, progress) if progress else None,
+                guard_checks=progress.guard_checks if progress else (),
             )
             publisher.publish(report)
         return build_error_response(error, body, status=status)

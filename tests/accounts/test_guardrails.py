@@ -64,6 +64,7 @@ def test_a_new_guardrail_shows_every_field(mine: Manager) -> None:
         "include_byok_in_budgets": False,
         "output_shadow": False,
         "enforce_schema": False,
+        "external_guards": None,
         "created_at": data["created_at"],
     }
     for its_id in (data["id"], data["id"].upper()):

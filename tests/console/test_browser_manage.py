@@ -83,8 +83,12 @@ def test_a_guardrail_is_written_in_rows_and_tried(facts: dict[str, Any], browser
     tab.get_by_role("link", name="Everything in Default Workspace").click()
     expect(tab.get_by_text("Prompts looked at")).to_be_visible()
     tab.get_by_label("E-mail addresses", exact=True).select_option("redact")
+    guard = "Moderation by the provider"
+    tab.get_by_label(guard, exact=True).fill("simulated-thrifty")
+    tab.get_by_label(f"{guard}: then").select_option("block")
     tab.get_by_role("button", name="Save").click()
     expect(tab.get_by_text("Requests are held to it")).to_be_visible()
+    expect(tab.get_by_label(f"{guard}: time in ms")).to_have_value("2000")
     tab.get_by_label("Text").fill("Write to ada@example.org")
     tab.get_by_role("button", name="Try it").click()
     expect(tab.get_by_text("Write to [EMAIL]")).to_be_visible()

@@ -67,6 +67,9 @@ RULES = {
     "place_1": "output_filters",
     "output_shadow": "on",
     "enforce_schema": "on",
+    "guard_moderation_who": "careful",
+    "guard_moderation_action": "block",
+    "guard_moderation_timeout_ms": "500",
     "forbidden_uses": ["enable_free_model_training"],
     "zdr": ["openai"],
     "limit_usd": "1.5",
@@ -77,6 +80,8 @@ RULES = {
 @pytest.mark.parametrize("role", ROLES)
 def test_who_leads_a_workspace_makes_its_guardrails(team: Team, role: str) -> None:
     client, strangers = team.client(role), make_team("theirs")
+    Provider.objects.create(slug="careful", name="Careful", base_url="http://x/v1")
+    catalogue.forget()
     query = {"account": str(team.account.pk)} if role == "operator" else {}
     listed = client.get(reverse("console:guardrails"), query)
     assert listed.status_code == (200 if role in LEADS else 404)
@@ -100,12 +105,17 @@ def test_who_leads_a_workspace_makes_its_guardrails(team: Team, role: str) -> No
         ("secret", "block")
     ]
     assert (row.output_shadow, row.enforce_schema) == (True, True)
+    (guard,) = row.external_guards
+    assert (guard["provider"], guard["timeout_ms"], guard["on"]) == ("careful", 500, "both")
     assert (row.enable_free_model_training, row.enable_paid_model_training) == (False, None)
     assert (row.enforce_zdr_openai, row.limit_nano) == (True, 1_500_000_000)
     record = AuditRecord.objects.get(object_type="guardrail")
     assert record.operator_id == team.people[role].pk
     page = reverse("console:guardrail", args=[row.pk])
-    assert 'value="project-[a-z]+"' in client.get(page).text
+    shown = client.get(page).text
+    assert 'value="project-[a-z]+"' in shown
+    assert 'value="careful"' in shown
+    assert 'name="output_shadow"' in shown
     elsewhere = {"workspace": str(strangers.account.workspaces.get(slug="led").pk)}
     assert client.post(reverse("console:new_guardrail"), RULES | elsewhere).status_code == 404
 

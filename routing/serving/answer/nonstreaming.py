@@ -1,6 +1,7 @@
 """Answering in one piece."""
 
 from functools import partial
+from typing import Final
 
 from gateway.http.errors import GatewayError
 from gateway.http.jsonio import JsonObject, dumps
@@ -36,6 +37,9 @@ from routing.serving.settlement.booking import FailureRecorder, settle
 from routing.serving.settlement.router_metadata import router_metadata
 from routing.statistics.observation import record_attempt
 from routing.upstreams.failures import UpstreamFailure
+
+# What its caller reads of an answer that is kept back.
+_SILENT: Final[JsonObject] = {"role": "assistant", "content": ""}
 
 
 def serve_answer(progress: RequestProgress) -> bytes:
@@ -170,7 +174,8 @@ def _guard_message(guard: OutputGuard, answer: Answer, message: JsonObject) -> J
     if guard.acts:
         # They spell the text, or nobody knows what they say.
         answer.logprobs = answer.beside = None
-    return guard.guard_message(message)
+    guarded = guard.guard_message(message)
+    return guarded if guard.ask_external_of([guarded]) else dict(_SILENT)
 
 
 def _guard_pieces(progress: RequestProgress, pieces: AnswerPieces) -> AnswerPieces:
@@ -183,8 +188,9 @@ def _guard_pieces(progress: RequestProgress, pieces: AnswerPieces) -> AnswerPiec
         if isinstance(each, ToolActivity):
             guard.guard_activity(each, (*CALLED, *CAME_TO))
         guarded.append(each if isinstance(each, ToolActivity) else guard.guard_message(each))
-    if guard.withheld:
-        return [{"role": "assistant", "content": ""}]
+    said = [each for each in guarded if isinstance(each, dict)]
+    if guard.withheld or not guard.ask_external_of(said):
+        return [dict(_SILENT)]
     if guard.acts:
         for each in guarded:
             if isinstance(each, dict):

@@ -233,6 +233,8 @@ class RequestProgress:
     limits_taken: Taken | None = field(default=None, init=False)
     # Its places among the requests under way that are counted, until it has ended.
     places: list[Place] | None = field(default=None, init=False)
+    # What each look of an external guard came to.
+    guard_checks: list[JsonObject] = field(default_factory=list, init=False)
     # Where guardrails look at what is answered.
     output_guard: OutputGuard | None = field(default=None, init=False)
     # Where answers are held to the schema of the request.

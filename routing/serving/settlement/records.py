@@ -87,6 +87,7 @@ def build_report(
         submodel_attempts=loop.submodel_attempts if loop is not None else (),
         is_counted=error is not None and _is_counted(context.caller),
         tags=context.tags,
+        guard_checks=progress.guard_checks,
     )
 
 
@@ -228,6 +229,8 @@ def write_trace(
         trace["hedge"] = progress.hedge.describe()
     if (stay := progress.queue_stay) is not None:
         trace["queue"] = {"place": stay.place, "waited_ms": round(stay.waited_s * 1000)}
+    if progress.guard_checks:
+        trace["guards"] = progress.guard_checks
     if progress.schema_check is not None:
         trace["schema"] = progress.schema_check.describe()
     if (classified := _find_classified(progress)) is not None:
@@ -284,6 +287,9 @@ def _build_detail(progress: RequestProgress, last: Attempt | None, outcome: Outc
         detail["rescued_from"] = [leg.describe() for leg in progress.rescue.legs]
     if progress.schema_check is not None:
         detail["schema"] = progress.schema_check.describe()
+    if progress.guard_checks:
+        looked_ms = sum(each["latency_ms"] for each in progress.guard_checks)
+        detail |= {"guards": progress.guard_checks, "moderation_latency_ms": looked_ms}
     kept = dict(filter(_value, detail.items()))
     for plugin in context.plugins:
         kept |= plugin.facts

@@ -1,0 +1,151 @@
+"""External guards over HTTP: what they keep back, what they cost, and when they do not answer."""
+
+from collections.abc import Iterator
+from decimal import Decimal
+from typing import Any, Final
+
+import pytest
+
+from tests.conformance.asking import BODIES
+from tests.conformance.desk import CHAT, Desk
+from tests.conformance.guarded import set_guardrail
+from tests.faults import bench
+from tests.support.gateways import seed_account
+
+SOLO = bench.model("solo/model", bench.endpoint("first"))
+JUDGE = bench.model("solo/judge", bench.endpoint("second"))
+BAD: Final = "A text about violence."
+METADATA: Final = {"X-Router-Metadata": "enabled"}
+
+
+def moderation(**more: Any) -> dict[str, Any]:
+    return {"kind": "moderation", "provider": "third", "action": "block", **more}
+
+
+def decision(**more: Any) -> dict[str, Any]:
+    return {"kind": "decision", "model": "solo/judge", "action": "block", **more}
+
+
+@pytest.fixture(scope="module")
+def gateway(gateway_with: Any, simulator: Any) -> Any:
+    silent = bench.provider("silent", "http://127.0.0.1:9/v1")
+    providers = [*bench.personas(simulator), silent]
+    return gateway_with([SOLO, JUDGE], providers=providers, API_KEY_CACHE_SECONDS="0")
+
+
+@pytest.fixture
+def desk(gateway: Any, simulator: Any) -> Iterator[Desk]:
+    simulator.clear()
+    yield Desk(gateway, simulator, seed_account(gateway), "solo/model")
+    gateway.check_books()
+
+
+def ask(desk: Desk, text: str = "Hello", *, path: str = CHAT, **more: Any) -> Any:
+    body = {"model": "solo/model", **BODIES[path], "messages": [{"role": "user", "content": text}]}
+    if "input" in body:
+        body = {name: value for name, value in body.items() if name != "messages"}
+    return desk.server.post(path, key=desk.account.api_key, headers=METADATA, json=body | more)
+
+
+def stage_of(answer: Any) -> Any:
+    (stage,) = answer.json()["router_metadata"]["pipeline"]
+    return stage
+
+
+def test_a_moderation_keeps_requests_back_before_anybody_is_asked(desk: Desk) -> None:
+    set_guardrail(desk, external_guards=[moderation(on="input")])
+    refused = ask(desk, BAD)
+    error = refused.json()["error"]
+    assert (refused.status_code, error["metadata"]["error_type"]) == (
+        403,
+        "content_policy_violation",
+    )
+    assert error["metadata"]["reasons"] == ["violence"]
+    assert stage_of(refused)["data"]["action"] == "blocked"
+    assert desk.upstream.requests("first") == []
+    (asked,) = desk.upstream.requests("third")
+    # The gateway's own key, which the simulator does not keep.
+    assert asked["headers"]["authorization"].startswith("sha256:")
+
+    answer = ask(desk)
+    record = desk.generation(answer.json()["id"])
+    assert record["moderation_latency"] >= 0
+    assert "pipeline" not in answer.json()["router_metadata"]
+    # Thresholds take the place of the provider's own flags.
+    set_guardrail(desk, external_guards=[moderation(thresholds={"violence": 0.95, "hate": 0.5})])
+    assert ask(desk, BAD).status_code == 200
+    assert ask(desk, "All this hate").status_code == 403
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("path", BODIES)
+def test_an_answer_is_kept_back_in_every_format_at_the_same_price(
+    desk: Desk, path: str, stream: bool
+) -> None:
+    usage = {"prompt_tokens": 11, "completion_tokens": 17, "total_tokens": 28}
+    desk.upstream.script("first", {"text": BAD, "usage": usage}, repeat=True)
+    plain = ask(desk, path=path, stream=stream)
+    set_guardrail(desk, external_guards=[moderation(on="output")])
+    guarded = ask(desk, path=path, stream=stream)
+    assert "about" in plain.text
+    assert "about" not in guarded.text
+    costs = [
+        desk.generation(each.headers["X-Generation-Id"])["total_cost"] for each in (plain, guarded)
+    ]
+    assert costs[0] == costs[1] > 0
+    assert len(desk.upstream.requests("third")) == 1
+
+
+def test_a_decision_is_a_generation_of_the_caller_s(desk: Desk) -> None:
+    desk.upstream.verdicts("second", {"when": "", "weights": {"yes": 0.8, "no": 0.2}})
+    set_guardrail(desk, external_guards=[decision(on="input", threshold=0.9, question="Is it so?")])
+    passed = ask(desk)
+    assert passed.status_code == 200, passed.text
+    own = desk.generation(passed.json()["id"])
+    set_guardrail(desk, external_guards=[decision(on="input", threshold=0.7, question="Is it so?")])
+    stage = stage_of(refused := ask(desk))
+    assert (refused.status_code, stage["data"]["detected"]) == (403, ["unsafe"])
+    assert stage["data"]["score"] == pytest.approx(0.8)
+    assert stage["cost_usd"] > 0
+    assert "Is it so?" in str(desk.upstream.requests("second")[-1]["body"])
+    # Both looks were paid for, the refused request was not.
+    spent = desk.manage("GET", "/credits").json()["data"]["total_usage"]
+    assert Decimal(str(spent)) == own["total_cost"] + 2 * Decimal(str(stage["cost_usd"]))
+
+
+@pytest.mark.parametrize(
+    ("guard", "statuses"),
+    [
+        (moderation(provider="silent", on="input"), (503, "failed")),
+        (moderation(provider="silent", on="input", on_failure="open"), (200, "failed")),
+        (moderation(provider="silent", on="input", shadow=True), (200, "would be blocked")),
+        (moderation(on="input", shadow=True), (200, "would be blocked")),
+        (moderation(on="input", action="flag"), (200, "flagged")),
+        (moderation(provider="silent", on="output"), (200, "blocked")),
+        (decision(model="solo/judge", on="both", timeout_ms=100), (503, "blocked")),
+    ],
+)
+def test_a_guard_that_is_silent_or_only_looks(desk: Desk, guard: Any, statuses: Any) -> None:
+    status, action = statuses
+    desk.upstream.verdicts("second", {"when": "", "fault": "hang"})
+    set_guardrail(desk, external_guards=[guard])
+    answer = ask(desk, BAD)
+    assert answer.status_code == status, answer.text
+    if status == 200:
+        assert stage_of(answer)["data"]["action"] == action
+    withheld = action == "blocked" and status == 200
+    if status == 200:
+        assert (answer.json()["choices"][0]["finish_reason"] == "content_filter") is withheld
+
+
+def test_what_no_guard_can_be_is_refused(desk: Desk) -> None:
+    for guards, place in (
+        ([moderation(provider="nobody")], "external_guards.0.provider"),
+        ([decision(model="no/body")], "external_guards.0.model"),
+        ([decision(threshold=0)], "external_guards.0.decision.threshold"),
+        ([moderation(timeout_ms=99)], "external_guards.0.moderation.timeout_ms"),
+        ([moderation(), moderation(on="input")], "external_guards"),
+        ([{"kind": "moderation", "action": "redact"}], "external_guards.0.moderation.provider"),
+    ):
+        with pytest.raises(AssertionError, match=place):
+            set_guardrail(desk, external_guards=guards)
