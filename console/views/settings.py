@@ -8,16 +8,16 @@ from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import reverse
 
 from accounts.admin.fields import WordsField, resolve_models
-from accounts.models import Account
+from accounts.models import Account, Workspace
 from accounts.ports import higher_apps
 from accounts.services.organization import change_account
 from accounts.services.records import operator_actor
-from console.listing import Filter, Listing
+from console.listing import Filter, Listing, has_words
 from console.page import PageContext, page, render_page
 from console.queries.audit import ChangeRow, find_change, select_changes
 from console.queries.workspaces import list_led_workspaces
 from console.scope import Role, Scope
-from console.table import Column, render_rows
+from console.table import Column
 from console.words import Badge
 
 _TABS: Final = (
@@ -52,13 +52,15 @@ LOGGING: Final = (
         "Workspace",
         lambda row: row.name,
         link=lambda row: reverse("console:workspace", args=[row.pk]),
+        order="name",
     ),
     Column(
         "Prompts and answers",
         lambda row: _KEPT if row.is_observability_io_logging_enabled else _NOT_KEPT,
         "badge",
+        order="kept",
     ),
-    Column("Share kept", lambda row: row.io_logging_sampling_rate * 100, "percent"),
+    Column("Share kept", lambda row: row.io_logging_sampling_rate * 100, "percent", order="share"),
     Column("Keys", lambda row: _count_logged_keys(row), detail=True),
     Column(
         "Traces to destinations",
@@ -176,8 +178,12 @@ def show_settings(request: HttpRequest, page: PageContext) -> HttpResponse:
 @page
 def show_logging(request: HttpRequest, page: PageContext) -> HttpResponse:
     require_role(page.scope, Role.LEAD)
-    rows = list_led_workspaces(page.scope)
-    context = {"table": render_rows(LOGGING, rows, "Logging by workspace")}
+    filters = [Filter("text", "Workspace", has_words(lambda row: row.name))]
+    listing = Listing[Workspace](request, LOGGING, "Logging", filters=filters)
+    listing.load_whole(list_led_workspaces(page.scope))
+    if listing.is_csv:
+        return listing.respond()
+    context = {"list": listing}
     template = "console/settings_logging.html"
     return render_settings(request, page, "console:logging", context, template=template)
 

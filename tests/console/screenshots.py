@@ -32,6 +32,7 @@ PAGES = {
     "presets": "/console/presets",
     "decisions": "/console/decisions",
     "interns": "/console/interns",
+    "interns-list": "/console/interns?as=list",
     "new-intern": "/console/interns/new",
     "models": "/console/models",
     "model": "/console/models/simulated/small",

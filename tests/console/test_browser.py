@@ -25,6 +25,7 @@ ARRIVES_MS = 10_000
 # Every page; a new one joins them.
 PAGES = (
     *("/", "/console/requests", "/console/models", "/console/models/simulated/small"),
+    *("/console/models?policy=zdr&max_price=5", "/console/interns?as=list"),
     "/console/compare-models?model=simulated/small&model=simulated/large",
     *("/console/playground", "/console/presets", "/console/decisions"),
     *("/console/interns", "/console/interns/new"),

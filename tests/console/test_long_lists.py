@@ -100,6 +100,7 @@ FILES = {
     "Events": ("alerts", "events"),
     "Guardrails": ("guardrails", "1"),
     "Interns": ("interns", "1"),
+    "Logging": ("logging", "1"),
     "Messages": ("alerts", "messages"),
     "Open holds": ("credits", "holds"),
     "Providers": ("providers", "1"),
