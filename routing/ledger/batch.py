@@ -27,6 +27,7 @@ from routing.ledger.holds import (
     lock_accounts,
     place_holds,
     raise_hold,
+    read_limits_version,
     reserve_account,
     reserve_counters,
 )
@@ -181,9 +182,14 @@ def apply_batch(
         None if len(orders) > 1 or session.is_sqlite else _find_single_counters(counters, orders[0])
     )
     batch = None if alone is not None else _sum_orders(counters, orders)
-    if alone is None and batch is None:
+    is_begun = alone is None and batch is None
+    if is_begun:
         session.begin()
-        return False
+        if _create_counters(session, counters, orders):
+            batch = _sum_orders(counters, orders)
+        if batch is None:
+            counters.drop_new()
+            return False
     try:
         with session.pipeline():
             if alone is not None:
@@ -196,13 +202,33 @@ def apply_batch(
                     assert isinstance(order, SettleOrder)
                     settle_hold(session, order, alone)
             elif batch is not None:
+                if not is_begun:
+                    session.begin()
                 _apply_together(session, batch, orders, enforced)
             before_commit()
             session.commit()
     except (NotAsExpected, *CONSTRAINT_ERRORS):
         # Something does not fit, or a hold was swept meanwhile, or one order is at fault.
+        counters.drop_new()
         return False
     return True
+
+
+def _create_counters(
+    session: LedgerSession, counters: CounterCache, orders: Sequence[Order]
+) -> bool:
+    """Make the counters that new holds of new tags and end users lack, so that one tenant's new
+    tags do not send the whole batch one by one. False where more is lacking."""
+    lacking = [order for order in orders if counters.find_seen(order.payer) is None]
+    if not all(isinstance(order, HoldOrder) and not order.replayed for order in lacking):
+        return False
+    lock_accounts(session, [order.payer for order in orders], even_one=True)
+    payers = list(dict.fromkeys(order.payer for order in lacking))
+    knows_limits = all(
+        read_limits_version(session, payer) == payer.limits_version
+        for payer in {payer.account_id: payer for payer in payers}.values()
+    )
+    return knows_limits and counters.create_for_requests(session, payers)
 
 
 def _find_single_counters(counters: CounterCache, order: Order) -> CounterSet | None:
@@ -220,7 +246,6 @@ def _find_single_counters(counters: CounterCache, order: Order) -> CounterSet | 
 def _apply_together(
     session: LedgerSession, batch: _Batch, orders: Sequence[Order], enforced: bool
 ) -> None:
-    session.begin()
     lock_accounts(session, [order.payer for order in orders])
     # What frees money, before what takes it.
     for account_id, sums in sorted(batch.closed_accounts.items()):
@@ -248,7 +273,7 @@ def _sum_orders(counters: CounterCache, orders: Sequence[Order]) -> _Batch | Non
     """The batch, or None when some order cannot be told in advance."""
     batch = _Batch()
     for order in orders:
-        payer, counter_set = order.payer, counters.find_cached(order.payer)
+        payer, counter_set = order.payer, counters.find_seen(order.payer)
         if counter_set is None:
             return None
         limited = counter_set.limited

@@ -7,7 +7,7 @@ is committed, for as long as the payer's limits are those of the account.
 """
 
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import date
 from typing import Any, NamedTuple
 from uuid import UUID
@@ -32,7 +32,7 @@ ENFORCED_LIMIT = "CASE WHEN limit_enforcement = 'block' THEN limit_nano END"
 _KNOWN_MAX = 50_000
 # Of one account, with budgets of requests: each new tag or end user makes another set.
 _ACCOUNT_MAX = 5_000
-_PLACE = '(scope = %s AND scope_id = %s AND "window" = %s AND window_start = %s)'
+PLACE = '(scope = %s AND scope_id = %s AND "window" = %s AND window_start = %s)'
 
 
 class CounterSet(NamedTuple):
@@ -44,24 +44,8 @@ class CounterSet(NamedTuple):
 
 
 _Sets = OrderedDict[Any, CounterSet]
-
-
-class CounterReading(NamedTuple):
-    """What a counter says. `counts_byok` tells whether the `byok` figures count."""
-
-    spent_nano: int
-    held_nano: int
-    byok_spent_nano: int
-    byok_held_nano: int
-    counts_byok: bool
-
-    @property
-    def counted_nano(self) -> int:
-        return self.spent_nano + (self.byok_spent_nano if self.counts_byok else 0)
-
-    @property
-    def counted_held_nano(self) -> int:
-        return self.held_nano + (self.byok_held_nano if self.counts_byok else 0)
+# Scope, its id, window, and when that began.
+_Place = tuple[str, str, str, str]
 
 
 def format_counter_ids(ids: Ids) -> str:
@@ -92,30 +76,57 @@ class CounterCache:
 
     def find_or_create(self, session: LedgerSession, payer: Payer) -> CounterSet:
         """The counters of a payer who knows the limits of now. The account's row must be locked."""
-        counter_set = self._find_seen(payer)
+        counter_set = self.find_seen(payer)
         if counter_set is not None:
             return counter_set
-        count = len(payer.budgets)
-        while count and payer.budgets[count - 1].scope in OF_REQUESTS:
-            count -= 1
-        base, scopes = payer._replace(budgets=payer.budgets[:count]), payer.budgets[count:]
-        counter_set = self._find_seen(base)
+        base, scopes = _split_budgets(payer)
+        counter_set = self.find_seen(base)
         if counter_set is None:
             existing = (
                 None if any(map(_is_read_off_keys, base.budgets)) else _find_current(session, base)
             )
             counter_set = self._new[base] = existing or _create_counters(session, base)
         if scopes:
-            own = {_put_counter_of_request(session, payer, scope) for scope in scopes}
-            counter_set = self._new[payer] = CounterSet(
-                tuple(sorted({*counter_set.every, *own})),
-                tuple(sorted({*counter_set.limited, *own})),
-            )
+            self._add_counters_of_requests(session, [(payer, counter_set, scopes)])
+            counter_set = self._new[payer]
         return counter_set
+
+    def create_for_requests(self, session: LedgerSession, payers: Iterable[Payer]) -> bool:
+        """Make the counters of requests that these payers lack, all with one statement. The payers
+        know the limits of now, and the rows of their accounts are locked. False where one lacks
+        other counters too: then nothing is made."""
+        lacking = []
+        for payer in payers:
+            base, scopes = _split_budgets(payer)
+            counter_set = self.find_seen(base)
+            if counter_set is None or not scopes:
+                return False
+            lacking.append((payer, counter_set, scopes))
+        if lacking:
+            self._add_counters_of_requests(session, lacking)
+        return bool(lacking)
+
+    def _add_counters_of_requests(
+        self,
+        session: LedgerSession,
+        lacking: Sequence[tuple[Payer, CounterSet, Sequence[SpendScope]]],
+    ) -> None:
+        """Put together the sets of payers that have these counters and those of these scopes."""
+        wanted = {
+            _place_of(payer, scope): (payer, scope)
+            for payer, _, scopes in lacking
+            for scope in scopes
+        }
+        ids = _put_counters_of_requests(session, wanted)
+        for payer, base, scopes in lacking:
+            own = {ids[_place_of(payer, scope)] for scope in scopes}
+            self._new[payer] = CounterSet(
+                tuple(sorted({*base.every, *own})), tuple(sorted({*base.limited, *own}))
+            )
 
     def find_charged(self, session: LedgerSession, payer: Payer) -> Ids:
         """Those a charge is added to, by a payer whose limits may be older; the row is locked."""
-        counter_set = self._find_seen(payer)
+        counter_set = self.find_seen(payer)
         if counter_set is not None:
             return counter_set.every
         rows = _read_rows(session, payer)
@@ -138,7 +149,8 @@ class CounterCache:
             sets.move_to_end(place)
         return counter_set
 
-    def _find_seen(self, payer: Payer) -> CounterSet | None:
+    def find_seen(self, payer: Payer) -> CounterSet | None:
+        """Them without a query, also where the open transaction made them."""
         return self.find_cached(payer) or self._new.get(payer)
 
     def keep_new(self) -> None:
@@ -181,21 +193,6 @@ def find_payer_budget_counters(session: LedgerSession, payer: Payer) -> Ids:
     return tuple(find_budget_counters(_build_reader(session), charge))
 
 
-def read_counter(
-    session: LedgerSession, scope: str, scope_id: str, window: str, start: date
-) -> CounterReading:
-    """What one counter says; nothing where there is none yet."""
-    row = session.execute(
-        "SELECT spent_nano, held_nano, byok_spent_nano, byok_held_nano, counts_byok"  # noqa: S608 - A constant.
-        f" FROM accounts_spendcounter WHERE {_PLACE}",
-        (scope, scope_id, window, start.isoformat()),
-    ).fetchone()
-    if row is None:
-        return CounterReading(0, 0, 0, 0, counts_byok=False)
-    spent_nano, held_nano, byok_spent_nano, byok_held_nano, counts_byok = row
-    return CounterReading(spent_nano, held_nano, byok_spent_nano, byok_held_nano, bool(counts_byok))
-
-
 def _counter_keys(payer: Payer) -> list[tuple[str, str, str, date]]:
     starts = dict(payer.windows)
     mine = [(_KEY, str(payer.key_id), window, start) for window, start in payer.windows]
@@ -213,7 +210,7 @@ def _read_rows(session: LedgerSession, payer: Payer) -> list[Any]:
         parameters += [scope, scope_id, window, start.isoformat()]
     found = session.execute(
         'SELECT id, scope, scope_id, "window", limit_nano, counts_byok'  # noqa: S608 - Only placeholders are joined in.
-        f" FROM accounts_spendcounter WHERE {' OR '.join([_PLACE] * len(places))}",
+        f" FROM accounts_spendcounter WHERE {' OR '.join([PLACE] * len(places))}",
         parameters,
     )
     rows: list[Any] = found.fetchall()
@@ -308,28 +305,39 @@ def _workspace(scope: SpendScope) -> str:
     return scope.scope_id if scope.scope == "workspace" else scope.workspace
 
 
-def _put_counter_of_request(session: LedgerSession, payer: Payer, scope: SpendScope) -> int:
-    """The id of the counter, with the limit as the payer knows it. What it says was spent stays: it
-    counts since the budget was set."""
+def _split_budgets(payer: Payer) -> tuple[Payer, Sequence[SpendScope]]:
+    """The payer without budgets of requests, and these."""
+    count = len(payer.budgets)
+    while count and payer.budgets[count - 1].scope in OF_REQUESTS:
+        count -= 1
+    return payer._replace(budgets=payer.budgets[:count]), payer.budgets[count:]
+
+
+def _place_of(payer: Payer, scope: SpendScope) -> _Place:
+    return scope.scope, scope.scope_id, scope.window, dict(payer.windows)[scope.window].isoformat()
+
+
+def _put_counters_of_requests(
+    session: LedgerSession, wanted: Mapping[_Place, tuple[Payer, SpendScope]]
+) -> dict[_Place, int]:
+    """The ids of these counters, with the limits as their payers know them. What they say was spent
+    stays: they count since the budget was set."""
+    values: list[Any] = []
+    for (name, scope_id, window, _), (payer, scope) in wanted.items():
+        values += [name, scope_id, window, _day(session, dict(payer.windows)[window])]
+        values += [scope.counter_limit_nano, scope.counts_byok]
+        values += [session.uuid(payer.account_id), session.uuid(payer.workspace_id)]
+    rows = ", ".join(["(%s, %s, %s, %s, 0, 0, %s, 0, %s, %s, %s)"] * len(wanted))
     found = session.execute(
-        'INSERT INTO accounts_spendcounter (scope, scope_id, "window", window_start, spent_nano,'
+        'INSERT INTO accounts_spendcounter (scope, scope_id, "window", window_start, spent_nano,'  # noqa: S608 - Only placeholders are joined in.
         " held_nano, limit_nano, byok_spent_nano, counts_byok, account_id, workspace_id)"
-        " VALUES (%s, %s, %s, %s, 0, 0, %s, 0, %s, %s, %s)"
+        f" VALUES {rows}"
         ' ON CONFLICT (scope, scope_id, "window", window_start) DO UPDATE SET'
-        " limit_nano = excluded.limit_nano, counts_byok = excluded.counts_byok RETURNING id",
-        (
-            scope.scope,
-            scope.scope_id,
-            scope.window,
-            _day(session, dict(payer.windows)[scope.window]),
-            scope.counter_limit_nano,
-            scope.counts_byok,
-            session.uuid(payer.account_id),
-            session.uuid(payer.workspace_id),
-        ),
-    ).fetchone()
-    counter_id: int = found[0]
-    return counter_id
+        " limit_nano = excluded.limit_nano, counts_byok = excluded.counts_byok"
+        ' RETURNING id, scope, scope_id, "window", window_start',
+        values,
+    ).fetchall()
+    return {(row[1], row[2], row[3], str(row[4])): row[0] for row in found}
 
 
 def _create_budget_counter(

@@ -7,16 +7,17 @@ of a limit has the account to itself.
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import Any
+from datetime import date
+from typing import Any, NamedTuple
 
 from accounts.spending import LIMITED_WINDOW
 from routing.ledger.counters import (
     ENFORCED_LIMIT,
+    PLACE,
     CounterCache,
     Ids,
     format_counter_ids,
     parse_counter_ids,
-    read_counter,
 )
 from routing.ledger.guards import (
     reserve_account_sql,
@@ -249,6 +250,39 @@ def read_limits_version(session: LedgerSession, payer: Payer) -> int:
         (session.uuid(payer.account_id),),
     ).fetchone()
     return int(row[0])
+
+
+class CounterReading(NamedTuple):
+    """What a counter says. `counts_byok` tells whether the `byok` figures count."""
+
+    spent_nano: int
+    held_nano: int
+    byok_spent_nano: int
+    byok_held_nano: int
+    counts_byok: bool
+
+    @property
+    def counted_nano(self) -> int:
+        return self.spent_nano + (self.byok_spent_nano if self.counts_byok else 0)
+
+    @property
+    def counted_held_nano(self) -> int:
+        return self.held_nano + (self.byok_held_nano if self.counts_byok else 0)
+
+
+def read_counter(
+    session: LedgerSession, scope: str, scope_id: str, window: str, start: date
+) -> CounterReading:
+    """What one counter says; nothing where there is none yet."""
+    row = session.execute(
+        "SELECT spent_nano, held_nano, byok_spent_nano, byok_held_nano, counts_byok"  # noqa: S608 - A constant.
+        f" FROM accounts_spendcounter WHERE {PLACE}",
+        (scope, scope_id, window, start.isoformat()),
+    ).fetchone()
+    if row is None:
+        return CounterReading(0, 0, 0, 0, counts_byok=False)
+    spent_nano, held_nano, byok_spent_nano, byok_held_nano, counts_byok = row
+    return CounterReading(spent_nano, held_nano, byok_spent_nano, byok_held_nano, bool(counts_byok))
 
 
 def build_refusal(

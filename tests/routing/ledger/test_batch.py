@@ -276,6 +276,30 @@ def tagged(payer: Payer, **tags: str) -> Payer:
     return payer._replace(budgets=(*payer.budgets, *build_tag_scopes(budgets, tags)))
 
 
+def test_new_tags_send_no_batch_one_by_one(books: Books) -> None:
+    one, other = new_payer(USD), new_payer(USD)
+    books.meet(one, other)
+    new = [hold_order(tagged(one, team=str(n), feature="x"), CENT) for n in range(5)]
+
+    assert books.apply(*new, hold_order(other, CENT))
+
+    books.counters.keep_new()
+    made = [sql for sql in books.session.sent if "INTO accounts_spendcounter" in sql]
+    assert len(made) == 1
+    tags = SpendCounter.objects.filter(scope="tag", account=one.account_id)
+    held = sorted(tags.values_list("held_nano", flat=True))
+    assert held == [*[CENT] * 5, 5 * CENT]
+    assert totals(one) == (USD, 0, 5 * CENT)
+    # What does not fit leaves nothing, and neither does who does not know the limits of now.
+    for wrong in (
+        hold_order(tagged(one, team="wide"), 2 * USD),
+        hold_order(tagged(one, team="late")._replace(limits_version=99), CENT),
+    ):
+        assert not books.apply(wrong, hold_order(other, CENT))
+        assert books.counters.find_seen(wrong.payer) is None
+    assert tags.count() == len(held)
+
+
 def test_ever_new_tags_push_out_none_but_their_account_s_oldest(books: Books) -> None:
     one, other = new_payer(USD), new_payer(USD)
     red, blue, green = (tagged(one, team=team, feature="x") for team in ("red", "blue", "green"))
