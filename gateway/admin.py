@@ -32,9 +32,20 @@ admin.site.site_url = "/"
 class PageAdmin(_ModelAdmin):
     """Base of all pages. Lists do not count the whole table beside what was searched for."""
 
+    # What nobody may do here, whatever they may do elsewhere, is False.
+    can_add = can_change = can_delete = True
     show_full_result_count = False
     list_per_page = 50
     formfield_overrides = {JSONField: {"widget": Textarea(attrs={"rows": 3, "cols": 90})}}
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        return self.can_add and super().has_add_permission(request)
+
+    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return self.can_change and super().has_change_permission(request, obj)
+
+    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return self.can_delete and super().has_delete_permission(request, obj)
 
     def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
         """Write the fields that were changed and no others.
@@ -77,15 +88,7 @@ class ReadOnlyAdmin(PageAdmin):
     """Rows that only the gateway itself writes."""
 
     actions = None
-
-    def has_add_permission(self, request: HttpRequest) -> bool:
-        return False
-
-    def has_change_permission(self, request: HttpRequest, obj: object = None) -> bool:
-        return False
-
-    def has_delete_permission(self, request: HttpRequest, obj: object = None) -> bool:
-        return False
+    can_add = can_change = can_delete = False
 
 
 class ReadOnlyInline(TabularInline):

@@ -10,7 +10,7 @@ from django.urls import reverse
 from django.utils.safestring import SafeString
 
 from accounts.admin.credits import MoneyPages
-from accounts.admin.fields import WordsField, resolve_models
+from accounts.admin.fields import ModelsField, WordsField
 from accounts.admin.history import render_account_histories, render_usage
 from accounts.models import Account, Membership, Workspace
 from accounts.services.organization import POLICY_FIELDS, change_account, open_account
@@ -43,7 +43,7 @@ class AccountMemberInline(ReadOnlyInline):
 class AccountForm(Form):
     """An account, with what all of its requests are held to."""
 
-    allowed_models = WordsField(
+    allowed_models = ModelsField(
         required=False,
         help_text="Model ids, with commas between. Requests of this account go to no other model; "
         "empty allows all of them.",
@@ -70,9 +70,6 @@ class AccountForm(Form):
     def clean_data_collection(self) -> str:
         return self.cleaned_data["data_collection"] or Account.DataCollection.ALLOW.value
 
-    def clean_allowed_models(self) -> list[str] | None:
-        return resolve_models(self.cleaned_data["allowed_models"])
-
 
 @admin.register(Account)
 class AccountAdmin(MoneyPages, PageAdmin):
@@ -88,6 +85,7 @@ class AccountAdmin(MoneyPages, PageAdmin):
     search_help_text = "Name or id"
     ordering = ("name",)
     actions = ("add_credits_to",)
+    can_delete = False
     inlines = (WorkspaceInline, AccountMemberInline)
     change_form_template = "admin/accounts/account/change_form.html"
     _SHOWN = ("id", "credits", "usage", "balance", "held", "created_at", "lately", "histories")
@@ -118,9 +116,6 @@ class AccountAdmin(MoneyPages, PageAdmin):
     @admin.display(description="history")
     def histories(self, account: Account) -> SafeString:
         return render_account_histories(account.pk)
-
-    def has_delete_permission(self, request: HttpRequest, obj: object = None) -> bool:
-        return False
 
     def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
         if change:

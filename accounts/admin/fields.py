@@ -66,6 +66,30 @@ class WordsField(forms.CharField):
         return bool(self.to_python(data) != (initial or None))
 
 
+class ModelsField(WordsField):
+    """Names of models, their canonical slugs once cleaned; None where there are none."""
+
+    def clean(self, value: object) -> Any:
+        names = super().clean(value)
+        if not names:
+            return None
+        known = higher_apps().find_model_slugs(names)
+        unknown = [name for name in names if name not in known]
+        if unknown:
+            raise forms.ValidationError(f"No model has this name: {', '.join(unknown)[:200]}")
+        return list(dict.fromkeys(known[name] for name in names))
+
+
+class ModelField(forms.CharField):
+    """The name of a model, or nothing."""
+
+    def clean(self, value: object) -> Any:
+        name = super().clean(value)
+        if name and not higher_apps().is_known_model(name):
+            raise forms.ValidationError("No model has this name.")
+        return name
+
+
 class RateLimitsField(forms.JSONField):
     """Rate limits as the API takes them; None where there are none."""
 
@@ -141,14 +165,3 @@ class NumbersField(WordsField):
             return super().has_changed(initial, data)
         except forms.ValidationError:
             return True
-
-
-def resolve_models(names: list[str] | None) -> list[str] | None:
-    """Canonical slugs of the models named. Raises `ValidationError` for an unknown one."""
-    if not names:
-        return None
-    known = higher_apps().find_model_slugs(names)
-    unknown = [name for name in names if name not in known]
-    if unknown:
-        raise forms.ValidationError(f"No model has this name: {', '.join(unknown)[:200]}")
-    return list(dict.fromkeys(known[name] for name in names))

@@ -13,10 +13,10 @@ from django.utils.safestring import SafeString
 
 from accounts.admin.fields import (
     EnforcementField,
+    ModelsField,
     UsdField,
     WordsField,
     build_checkboxes,
-    resolve_models,
 )
 from accounts.models import Guardrail, GuardrailKey, GuardrailMember, SpendCounter
 from accounts.models.guardrail import DATA_REGIONS
@@ -87,14 +87,15 @@ class GuardrailForm(Form):
         required=False, label="Limit in USD", help_text="Of each holder, with a reset interval."
     )
     budget_enforcement = EnforcementField()
-    allowed_models = WordsField(required=False, help_text="Model ids; empty allows all.")
-    ignored_models = WordsField(required=False)
+    allowed_models = ModelsField(required=False, help_text="Model ids; empty allows all.")
+    ignored_models = ModelsField(required=False)
     allowed_providers = WordsField(required=False, help_text="Slugs; empty allows all.")
     ignored_providers = WordsField(required=False)
-    allowed_data_regions = forms.MultipleChoiceField(
+    allowed_data_regions = forms.TypedMultipleChoiceField(
         choices=[(name, name) for name in DATA_REGIONS],
         widget=build_checkboxes(),
         required=False,
+        empty_value=None,
         help_text="None allows all.",
     )
 
@@ -107,20 +108,11 @@ class GuardrailForm(Form):
         if self.instance.limit_nano is not None:
             self.initial["limit_usd"] = format_usd(self.instance.limit_nano)
 
-    def clean_allowed_models(self) -> list[str] | None:
-        return resolve_models(self.cleaned_data["allowed_models"])
-
-    def clean_ignored_models(self) -> list[str] | None:
-        return resolve_models(self.cleaned_data["ignored_models"])
-
     def clean_allowed_providers(self) -> list[str] | None:
         return _resolve_providers(self.cleaned_data["allowed_providers"])
 
     def clean_ignored_providers(self) -> list[str] | None:
         return _resolve_providers(self.cleaned_data["ignored_providers"])
-
-    def clean_allowed_data_regions(self) -> list[str] | None:
-        return self.cleaned_data["allowed_data_regions"] or None
 
     def clean_content_filters(self) -> Any:
         return self._filters("content_filters")
@@ -270,11 +262,10 @@ class GuardrailAdmin(KeptRowsAdmin):
 class _AssignmentAdmin(PageAdmin):
     """Assigning and taking away, through the services."""
 
+    can_change = False
+
     def get_readonly_fields(self, request: HttpRequest, obj: object = None) -> Any:
         return ("assigned_by", "created_at")
-
-    def has_change_permission(self, request: HttpRequest, obj: object = None) -> bool:
-        return False
 
     # What a subclass brings: assigning a row, and the lookup of whoever it is about.
     assign: Callable[[HttpRequest, Any], None]

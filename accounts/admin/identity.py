@@ -64,12 +64,10 @@ class PersonIdentityAdmin(RecordedMixin, ReadOnlyAdmin):
     list_select_related = ("user",)
     search_fields = ("user__username", "subject")
     ordering = ("user__username", "pk")
+    can_delete = True
 
     def find_account_id(self, obj: object) -> None:
         """Nobody's own: a person may belong to several."""
-
-    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return PageAdmin.has_delete_permission(self, request, obj)
 
 
 @admin.register(TrustedIssuer)
@@ -218,9 +216,7 @@ class DeletedScimUserAdmin(RecordedMixin, ReadOnlyAdmin):
     list_select_related = ("account", "user")
     search_fields = ("user_name", "external_id", "account__name")
     ordering = ("account__name", "user_name")
-
-    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        return PageAdmin.has_delete_permission(self, request, obj)
+    can_delete = True
 
     def delete_model(self, request: HttpRequest, obj: Any) -> None:
         forget_deletion(obj)

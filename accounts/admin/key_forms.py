@@ -7,11 +7,11 @@ from django import forms
 
 from accounts.admin.fields import (
     EnforcementField,
+    ModelsField,
     RateLimitsField,
     UsdField,
     WordsField,
     build_checkboxes,
-    resolve_models,
 )
 from accounts.models import Account, ApiKey, Membership, Workspace
 from accounts.scopes import SCOPES, clean_networks
@@ -34,10 +34,11 @@ class _BoundsForm(Form):
 
     limit_usd = UsdField(label="Limit in USD", required=False, min_value=0, help_text=_LIMIT_HELP)
     limit_enforcement = EnforcementField()
-    scopes = forms.MultipleChoiceField(
+    scopes = forms.TypedMultipleChoiceField(
         choices=[(word, word) for word in SCOPES],
         widget=build_checkboxes(),
         required=False,
+        empty_value=None,
         help_text="Management keys only; none for everything.",
     )
     for_workspaces = WordsField(
@@ -45,7 +46,7 @@ class _BoundsForm(Form):
         help_text="Management keys only: slugs of the workspaces that it manages; empty for all, "
         "and the account itself.",
     )
-    allowed_models = WordsField(
+    allowed_models = ModelsField(
         required=False, help_text="Inference keys only: model ids; empty for all models."
     )
     allowed_ips = WordsField(
@@ -65,9 +66,6 @@ class _BoundsForm(Form):
         help_text="For requests that do not say so; unknown is as the workspace says.",
     )
 
-    def clean_scopes(self) -> list[str] | None:
-        return self.cleaned_data["scopes"] or None
-
     def read_workspaces(self, account: Account, kind: str | None) -> None:
         """Have the ids of the workspaces in the place of their slugs."""
         slugs = self.cleaned_data.get("for_workspaces")
@@ -83,9 +81,6 @@ class _BoundsForm(Form):
             self.add_error("for_workspaces", text)
             return
         self.cleaned_data["for_workspaces"] = [str(found[slug]) for slug in slugs]
-
-    def clean_allowed_models(self) -> list[str] | None:
-        return resolve_models(self.cleaned_data["allowed_models"])
 
     def clean_allowed_ips(self) -> list[str] | None:
         texts = self.cleaned_data["allowed_ips"]

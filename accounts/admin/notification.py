@@ -205,21 +205,16 @@ class DeliveryAdmin(PageAdmin):
     )
     readonly_fields = ("what",)
     actions = ("resend",)
+    can_add = can_delete = False
 
     @admin.display(description="event")
     def what(self, row: Delivery) -> SafeString:
         url = reverse("admin:accounts_event_change", args=[row.event_id])
         return format_html('<a href="{}">{}</a>', url, row.event.title)
 
-    def has_add_permission(self, request: HttpRequest) -> bool:
-        return False
-
     def has_change_permission(self, request: HttpRequest, obj: object = None) -> bool:
         """Of the list's actions; a row itself is changed by nobody."""
         return obj is None and super().has_change_permission(request)
-
-    def has_delete_permission(self, request: HttpRequest, obj: object = None) -> bool:
-        return False
 
     @admin.action(description="Send again", permissions=["change"])
     def resend(self, request: HttpRequest, rows: QuerySet[Delivery]) -> None:

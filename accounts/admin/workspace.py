@@ -11,6 +11,7 @@ from django.utils.safestring import SafeString
 from accounts.admin.budgets import BudgetInline
 from accounts.admin.fields import (
     MemberKeyLimitsField,
+    ModelField,
     NumbersField,
     RateLimitsField,
     build_checkboxes,
@@ -19,7 +20,6 @@ from accounts.admin.history import render_usage
 from accounts.admin.recorded import RecordedAdmin
 from accounts.models import Membership, Workspace, WorkspaceMembership
 from accounts.models.account import QUEUE_WEIGHT_MAX, SAMPLING_RATE_MIN, SERVER_TOOLS
-from accounts.ports import higher_apps
 from accounts.services.records import operator_actor
 from accounts.services.workspaces import (
     SETTINGS,
@@ -75,10 +75,11 @@ class WorkspaceForm(Form):
         max_length=SLUG_CHARS_MAX,
         error_messages={"invalid": "Lowercase letters and digits, with single hyphens between."},
     )
-    disabled_server_tools = forms.MultipleChoiceField(
+    disabled_server_tools = forms.TypedMultipleChoiceField(
         choices=[(name, name) for name in SERVER_TOOLS],
         widget=build_checkboxes(),
         required=False,
+        empty_value=None,
     )
     io_logging_sampling_rate = forms.FloatField(
         min_value=SAMPLING_RATE_MIN,
@@ -106,6 +107,7 @@ class WorkspaceForm(Form):
     class Meta:
         model = Workspace
         fields = (*_NEW, *(name for name in _SETTINGS if name != "budgets_of_tags"))
+        field_classes = dict.fromkeys(("default_text_model", "default_image_model"), ModelField)
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
@@ -128,27 +130,12 @@ class WorkspaceForm(Form):
             raise forms.ValidationError("The account has a workspace of this slug.")
         return slug
 
-    def clean_disabled_server_tools(self) -> list[str] | None:
-        return self.cleaned_data["disabled_server_tools"] or None
-
-    def clean_default_text_model(self) -> str:
-        return _check_model(self.cleaned_data["default_text_model"])
-
-    def clean_default_image_model(self) -> str:
-        return _check_model(self.cleaned_data["default_image_model"])
-
     def clean_io_logging_api_key_ids(self) -> list[int] | None:
         numbers: list[int] | None = self.cleaned_data["io_logging_api_key_ids"]
         try:
             return resolve_own_keys(self.instance, numbers) if numbers else numbers
         except SchemaInvalid:
             raise forms.ValidationError("One of these is no key of this workspace.") from None
-
-
-def _check_model(name: str) -> str:
-    if name and not higher_apps().is_known_model(name):
-        raise forms.ValidationError("No model has this name.")
-    return name
 
 
 @admin.register(Workspace)
@@ -163,6 +150,7 @@ class WorkspaceAdmin(PageAdmin):
     ordering = ("account__name", "slug")
     autocomplete_fields = ("account",)
     actions = ("take_out_of_use",)
+    can_delete = False
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
         # A workspace is named after its account, also where other pages offer it for choice.
@@ -202,9 +190,6 @@ class WorkspaceAdmin(PageAdmin):
                 by=by,
                 changes={name: getattr(obj, name) for name in fields},
             )
-
-    def has_delete_permission(self, request: HttpRequest, obj: object = None) -> bool:
-        return False
 
     @admin.action(description="Delete workspaces", permissions=["change"])
     def take_out_of_use(self, request: HttpRequest, chosen: QuerySet[Workspace]) -> None:

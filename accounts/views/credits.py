@@ -138,6 +138,8 @@ _SIGNATURE: Final = OpenApiParameter(
 class PaymentsViewSet(LeanViewSet):
     """Known by the signature of the body. There is no 503 among the statuses of credits."""
 
+    outage_error = GatewayError
+
     @extend_schema(
         operation_id="tellPayment",
         summary="Tell of a payment",
@@ -167,9 +169,6 @@ class PaymentsViewSet(LeanViewSet):
         payment = Payment.read(parse_large(raw))
         credited = run_queries(Lane.OPERATOR, lambda: _credit(payment))
         return json_response({"data": {"credited": credited}})
-
-    def build_outage_error(self) -> GatewayError:
-        return GatewayError()
 
 
 def is_signed(raw: Raw, signature: str, secret: str) -> bool:

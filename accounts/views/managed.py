@@ -40,6 +40,8 @@ _EMPTY: Final = {"", "null"}
 class ManagedViewSet(LeanViewSet):
     """Management keys only. The list of statuses has no 503, so a silent database is a 500."""
 
+    outage_error = GatewayError
+
     def manager(self, request: HttpRequest) -> Caller:
         """The caller. Raises what `authenticate_management` raises."""
         caller = authenticate_management(request)
@@ -52,9 +54,6 @@ class ManagedViewSet(LeanViewSet):
         """The rows of a page, and how many there are in all, as `load` finds them."""
         rows, total = run_queries(Lane.READ, load)
         return json_response({"data": list(map(serialize, rows)), "total_count": total})
-
-    def build_outage_error(self) -> GatewayError:
-        return GatewayError()
 
 
 class Describe(Protocol):

@@ -8,14 +8,13 @@ from django import forms
 
 from accounts.admin.fields import (
     EnforcementField,
+    ModelField,
+    ModelsField,
     UsdField,
-    WordsField,
     build_checkboxes,
-    resolve_models,
 )
 from accounts.models import ApiKey, Workspace, WorkspaceBudget
 from accounts.models.account import SAMPLING_RATE_MIN, SERVER_TOOLS
-from accounts.ports import higher_apps
 from accounts.roles import Action
 from accounts.services.member_keys import describe_limit
 from accounts.services.workspaces import SLUG_CHARS_MAX, SLUG_PATTERN
@@ -67,15 +66,13 @@ class SettingsForm(forms.Form):
     """What holds for requests of a workspace that do not say otherwise, and what it keeps."""
 
     name = forms.CharField(max_length=100, label="Name")
-    default_text_model = forms.CharField(
+    default_text_model = ModelField(
         max_length=200,
         required=False,
         label="Default model",
         help_text="For requests that name none.",
     )
-    default_image_model = forms.CharField(
-        max_length=200, required=False, label="Default image model"
-    )
+    default_image_model = ModelField(max_length=200, required=False, label="Default image model")
     default_provider_sort = forms.TypedChoiceField(
         label="Order of providers",
         required=False,
@@ -105,10 +102,11 @@ class SettingsForm(forms.Form):
     is_observability_broadcast_enabled = _build_switch(
         "Send traces to destinations", "See Settings, Destinations."
     )
-    disabled_server_tools = forms.MultipleChoiceField(
+    disabled_server_tools = forms.TypedMultipleChoiceField(
         choices=[(name, name.removeprefix("router:")) for name in SERVER_TOOLS],
         widget=build_checkboxes(),
         required=False,
+        empty_value=None,
         label="Server tools that are off",
     )
 
@@ -124,15 +122,6 @@ class SettingsForm(forms.Form):
         """What the person may change."""
         return {n: value for n, value in self.cleaned_data.items() if not self.fields[n].disabled}
 
-    def clean_default_text_model(self) -> str:
-        return _check_model(self.cleaned_data["default_text_model"])
-
-    def clean_default_image_model(self) -> str:
-        return _check_model(self.cleaned_data["default_image_model"])
-
-    def clean_disabled_server_tools(self) -> list[str] | None:
-        return self.cleaned_data["disabled_server_tools"] or None
-
 
 class MemberKeysForm(FiguresForm):
     """What each key has that a member makes in a workspace, and has at most."""
@@ -141,7 +130,7 @@ class MemberKeysForm(FiguresForm):
         label="Limit of each key in USD", required=False, min_value=0, help_text="Empty: no limit."
     )
     limit_reset = forms.ChoiceField(label="The limit begins anew", required=False, choices=RESETS)
-    allowed_models = WordsField(
+    allowed_models = ModelsField(
         label="Only these models",
         required=False,
         help_text="Ids, with commas between; empty for all models.",
@@ -159,9 +148,6 @@ class MemberKeysForm(FiguresForm):
             **find_whole_limit(self._before.get("rate_limits")),
         }
         super().__init__(data, initial=initial, auto_id="member_keys_%s")
-
-    def clean_allowed_models(self) -> list[str] | None:
-        return resolve_models(self.cleaned_data["allowed_models"])
 
     def build_limits(self) -> JsonObject | None:
         """The column."""
@@ -277,12 +263,6 @@ class TagBudgetForm(forms.Form):
         place = fresh["tag"], fresh["interval"]
         others = [each for each in self._before if (each["tag"], each["interval"]) != place]
         return [*others, fresh]
-
-
-def _check_model(name: str) -> str:
-    if name and not higher_apps().is_known_model(name):
-        raise forms.ValidationError("No model has this name.")
-    return name
 
 
 class NewWorkspaceForm(forms.Form):

@@ -10,7 +10,7 @@ from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import reverse
 from django.views.decorators.http import require_POST
 
-from accounts.admin.fields import UsdField, WordsField, resolve_models
+from accounts.admin.fields import ModelsField, UsdField
 from accounts.models import ApiKey, User
 from accounts.services.keys import change_key, create_key, rotate_key, set_disabled
 from accounts.services.member_keys import bound_key
@@ -100,16 +100,13 @@ class LimitForm(FiguresForm):
         label="The limit begins anew", required=False, choices=RESETS, help_text="Days are UTC."
     )
 
-    allowed_models = WordsField(
+    allowed_models = ModelsField(
         label="Only these models",
         required=False,
         help_text="Ids, with commas between; empty for all models.",
     )
     hedge = _build_wish("Ask a second endpoint where the first is late")
     rescue = _build_wish("Continue streams that break off")
-
-    def clean_allowed_models(self) -> list[str] | None:
-        return resolve_models(self.cleaned_data["allowed_models"])
 
     def read_reset(self) -> str | None:
         return self.cleaned_data["limit_reset"] or None

@@ -7,7 +7,7 @@ from django.contrib import messages
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import reverse
 
-from accounts.admin.fields import WordsField, resolve_models
+from accounts.admin.fields import ModelsField, WordsField
 from accounts.models import Account, Workspace
 from accounts.ports import higher_apps
 from accounts.services.organization import change_account
@@ -84,7 +84,7 @@ class AccountForm(forms.Form):
         label="Zero data retention only",
         help_text="Requests go to endpoints that keep nothing.",
     )
-    allowed_models = WordsField(
+    allowed_models = ModelsField(
         required=False,
         label="Models that may be used",
         help_text="Ids, with commas between; empty allows all of them.",
@@ -108,9 +108,6 @@ class AccountForm(forms.Form):
         if Account.objects.filter(name=name).exclude(pk=self._account.pk).exists():
             raise forms.ValidationError("Another account has this name.")
         return name
-
-    def clean_allowed_models(self) -> list[str] | None:
-        return resolve_models(self.cleaned_data["allowed_models"])
 
     def clean_allowed_providers(self) -> list[str] | None:
         return _check_providers(self.cleaned_data["allowed_providers"])

@@ -38,6 +38,8 @@ class LeanViewSet(GenericViewSet[Any]):
     secret_answers: ClassVar[frozenset[str]] = frozenset()
     # Not where each request has a line anyhow.
     logs_refusals: ClassVar[bool] = True
+    # What a caller is told when the database does not answer.
+    outage_error: ClassVar[Callable[[], GatewayError]] = DatabaseGone
     action_map: dict[str, str]
     beside: JsonObject
 
@@ -75,12 +77,12 @@ class LeanViewSet(GenericViewSet[Any]):
                 act = partial(find_carrier(), self, act)
             response: HttpResponseBase = act(request, **kwargs)
         except DatabaseGone:
-            return self._refuse(request, self.build_outage_error())
+            return self._refuse(request, type(self).outage_error())
         except GatewayError as error:
             return self._refuse(request, error)
         except DATABASE_GONE as error:
             log.warning("%s %s: database: %s", request.method, request.path_info, error)
-            return self._refuse(request, self.build_outage_error())
+            return self._refuse(request, type(self).outage_error())
         except GreenletExit:
             # The worker stops and this request's time is up; its caller still gets an answer.
             return self._refuse(request, Unavailable())
@@ -100,10 +102,6 @@ class LeanViewSet(GenericViewSet[Any]):
     def name_request(self, request: HttpRequest) -> str:
         """What log lines call it."""
         return f"{request.method} {request.path_info}"
-
-    def build_outage_error(self) -> GatewayError:
-        """What a caller is told when the database does not answer."""
-        return DatabaseGone()
 
     def refusal(self, request: HttpRequest, error: GatewayError) -> HttpResponseBase:
         """How a failure is told."""

@@ -131,16 +131,11 @@ class InternAdmin(PageAdmin):
         *("release_lease", "install_slack", "detach_vault"),
     )
     change_list_template = "admin/interns/intern/change_list.html"
+    # A row alone is never removed: `Delete` takes the whole intern down.
+    can_add = can_delete = False
 
     class Media:
         css = {"all": ("interns/admin.css",)}
-
-    def has_add_permission(self, request: HttpRequest) -> bool:
-        return False
-
-    def has_delete_permission(self, request: HttpRequest, obj: object = None) -> bool:
-        """A row alone is never removed: `Delete` takes the whole intern down."""
-        return False
 
     def has_operate_permission(self, request: HttpRequest) -> bool:
         return bool(self.has_change_permission(request))

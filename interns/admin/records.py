@@ -174,6 +174,7 @@ class ArchiveForm(Form):
 class WorkspaceArchiveAdmin(PageAdmin):
     """Newest first. `restore_intern_workspace` brings the files back."""
 
+    can_change = False
     list_display = (
         *("intern_name", "account", "created_at", "expires_at", "bytes", "files", "source", "uri"),
     )
@@ -193,9 +194,6 @@ class WorkspaceArchiveAdmin(PageAdmin):
 
     def get_readonly_fields(self, request: HttpRequest, obj: object = None) -> Any:
         return _ARCHIVE_FACTS if obj else ()
-
-    def has_change_permission(self, request: HttpRequest, obj: object = None) -> bool:
-        return False
 
     def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
         given = form.cleaned_data

@@ -92,9 +92,7 @@ class InternViewSet(LeanViewSet):
     """Errors have the body of `InternError`. Creation reads `Idempotency-Key` itself."""
 
     once_by_key: ClassVar[bool] = False
-
-    def build_outage_error(self) -> GatewayError:
-        return InternInternalError()
+    outage_error: ClassVar[Callable[[], GatewayError]] = InternInternalError
 
     def _failure(self, request: HttpRequest, error: BaseException) -> HttpResponseBase:
         log.error("%s %s failed", request.method, request.path_info, exc_info=error)

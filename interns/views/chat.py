@@ -132,6 +132,8 @@ _EXAMPLE: Final = OpenApiExample(
 class InternChatViewSet(InternViewSet):
     """Streams only. Refusals come before the stream, reasons of failure at its end."""
 
+    outage_error = staticmethod(build_overloaded)
+
     @extend_schema(
         operation_id="createInternChatCompletion",
         summary="Talk to an intern",
@@ -184,9 +186,6 @@ class InternChatViewSet(InternViewSet):
             return EventStream(stream, [stream.close, slot.release], headers={})
         finally:
             slot.release_unless_streaming()
-
-    def build_outage_error(self) -> GatewayError:
-        return build_overloaded()
 
     def refusal(self, request: HttpRequest, error: GatewayError) -> HttpResponseBase:
         shown = build_overloaded() if isinstance(error, Unavailable) else error

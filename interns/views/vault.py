@@ -122,6 +122,8 @@ def _operation(
 class _VaultViewSet(InternViewSet):
     """The gate of interns; refusals without metadata."""
 
+    outage_error = DatabaseGone
+
     def caller(self, request: HttpRequest, *, writes: bool = False) -> Caller:
         caller = authorize_caller(request)
         if writes and not caller.vault_writes_enabled:
@@ -132,9 +134,6 @@ class _VaultViewSet(InternViewSet):
             if isinstance(taken, Exceeded):
                 raise build_refusal(taken, source="router_vault")
         return caller
-
-    def build_outage_error(self) -> GatewayError:
-        return DatabaseGone()
 
     def _failure(self, request: HttpRequest, error: BaseException) -> HttpResponseBase:
         log.error("%s %s failed", request.method, request.path_info, exc_info=error)

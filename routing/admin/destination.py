@@ -42,9 +42,7 @@ class DestinationAdmin(PageAdmin):
     fields = (*_SETTINGS, *_FIXED)
     # Rules have a form of their own, which the API checks.
     readonly_fields = ("filter_rules", *_FIXED)
-
-    def has_add_permission(self, request: HttpRequest) -> bool:
-        return False
+    can_add = False
 
     @admin.display(description="config")
     def masked_config(self, row: Destination) -> str:

@@ -55,6 +55,7 @@ class PresetAdmin(PageAdmin):
 
     form = PresetForm
     actions = None
+    can_add = can_delete = False
     list_display = (
         *("slug", "name", "workspace", "status", "version_in_force", "latest_version"),
         "updated_at",
@@ -76,12 +77,6 @@ class PresetAdmin(PageAdmin):
         related = ("account", "workspace__account", "creator", "designated_version")
         texts = ("designated_version__config", "designated_version__system_prompt")
         return rows.select_related(*related).defer(*texts)
-
-    def has_add_permission(self, request: HttpRequest) -> bool:
-        return False
-
-    def has_delete_permission(self, request: HttpRequest, obj: Preset | None = None) -> bool:
-        return False
 
     def save_model(self, request: HttpRequest, obj: Any, form: PresetForm, change: bool) -> None:
         if fields := changed_fields(obj, form):

@@ -143,6 +143,8 @@ def _read_trace(caller: Caller, given_id: str) -> str:
 class ContentViewSet(_ByGeneration):
     """Prompt and answer of a generation, where its workspace logs them."""
 
+    outage_error = GatewayError
+
     @_operation(
         "getGenerationContent",
         "Get the content of a generation",
@@ -156,9 +158,6 @@ class ContentViewSet(_ByGeneration):
         caller, generation_id = self.read(request)
         content = run_queries(Lane.READ, lambda: read_content(caller, generation_id))
         return json_response({"data": content})
-
-    def build_outage_error(self) -> GatewayError:
-        return GatewayError()
 
 
 class FeedbackViewSet(ManagedViewSet):

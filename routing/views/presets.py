@@ -210,8 +210,7 @@ class PresetsViewSet(_PresetViews):
 class _WithoutUnavailable(_PresetViews):
     """The lists of statuses have no 503, so a silent database is a 500."""
 
-    def build_outage_error(self) -> GatewayError:
-        return GatewayError()
+    outage_error = GatewayError
 
 
 class PresetVersionsViewSet(_WithoutUnavailable):
