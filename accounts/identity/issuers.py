@@ -131,20 +131,17 @@ class Issuer:
         """The key of that name; for a token that names none all there are. With `newer` they are
         asked for again first. Raises `TokenRefused`, `IssuerSilent`."""
         now = time.monotonic()
-        found = self._select(key_id)
+        found = self.recall_keys(key_id)
         is_needed = newer or not found
         if is_needed or now - self._answered_at >= self._fresh_s:
             self._ask(now, waits=is_needed)
-            found = self._select(key_id)
+            found = self.recall_keys(key_id)
         if not found:
             raise TokenRefused("it is signed with a key that the issuer does not publish")
         return found
 
     def recall_keys(self, key_id: str) -> list[PyJWK]:
         """Those of `find_keys` that this process knows, without asking the issuer."""
-        return self._select(key_id)
-
-    def _select(self, key_id: str) -> list[PyJWK]:
         if not key_id:
             return list(self._keys.values())
         key = self._keys.get(key_id)

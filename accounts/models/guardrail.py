@@ -124,11 +124,6 @@ class Guardrail(models.Model):
         return self.name
 
 
-def default_name(workspace_id: uuid.UUID) -> str:
-    """What the default guardrail of a workspace is called."""
-    return f"Workspace {workspace_id} Default"
-
-
 class _Assignment(models.Model):
     """Whom a guardrail governs, and which user's management key said so."""
 

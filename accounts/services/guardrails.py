@@ -9,7 +9,6 @@ from django.db import IntegrityError, transaction
 from django.db.models import Manager, Q
 
 from accounts.models import Guardrail, Workspace
-from accounts.models.guardrail import default_name
 from accounts.services.keys import NoSuchWorkspace
 from accounts.services.records import Actor, read_fields, record_change
 from accounts.services.spend_scopes import end_guardrail_budget, outdate_limits
@@ -181,7 +180,7 @@ def _build_default(workspace: Workspace, *, revision: int = 0) -> Guardrail:
         pk=workspace.default_guardrail_id,
         workspace=workspace,
         is_default=True,
-        name=default_name(workspace.pk),
+        name=f"Workspace {workspace.pk} Default",
         revision=revision,
         created_at=datetime.now(UTC),
     )

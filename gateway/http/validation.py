@@ -146,7 +146,7 @@ def _build_issue(detail: ErrorDetails) -> Issue:
         context = detail["ctx"]
         return Issue(format_path((*location, context["discriminator"])), context["text"])
     if kind in _EXPECTED:
-        text = _describe_wrong_type(_EXPECTED[kind], detail["input"])
+        text = describe_wrong_type(_EXPECTED[kind], detail["input"])
     elif kind in _TEXTS:
         text = _TEXTS[kind](detail.get("ctx", {}), detail["input"])
     else:
@@ -156,12 +156,12 @@ def _build_issue(detail: ErrorDetails) -> Issue:
     return Issue(format_path(location), text)
 
 
-def _describe_wrong_type(expected: str, value: object) -> str:
+def describe_wrong_type(expected: str, value: object) -> str:
     return f"Invalid input: expected {expected}, received {name_json_type(value)}"
 
 
 def _describe_non_integer(context: dict[str, Any], value: object) -> str:
-    return _describe_wrong_type("int" if isinstance(value, float) else "number", value)
+    return describe_wrong_type("int" if isinstance(value, float) else "number", value)
 
 
 def _describe_bound(side: str, sign: str, key: str) -> _Text:
@@ -219,6 +219,6 @@ _TEXTS: Final[dict[str, _Text]] = {
     "string_pattern_mismatch": lambda context, value: (
         f"Invalid string: must match pattern /{context['pattern']}/"
     ),
-    "unknown_discriminator": lambda context, value: _describe_wrong_type("object", value),
-    "wrong_kind": lambda context, value: _describe_wrong_type(context["expected"], value),
+    "unknown_discriminator": lambda context, value: describe_wrong_type("object", value),
+    "wrong_kind": lambda context, value: describe_wrong_type(context["expected"], value),
 }

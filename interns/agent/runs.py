@@ -103,19 +103,15 @@ class RunDesk:
         self._loop = loop
         self._sessions = sessions
         self._door = door
-        self._run: InternRun | None = None
+        # The run that is open.
+        self.run: InternRun | None = None
         self._ended: OrderedDict[str, str] = OrderedDict()
         self.model = config.model
         self.budget_ended = False
 
-    @property
-    def run(self) -> InternRun | None:
-        """The run that is open, if there is one."""
-        return self._run
-
     def list_turns(self, session_id: str) -> list[JsonObject]:
         """What was said in a session, with the run that is open."""
-        run = self._run
+        run = self.run
         if run is None or run.prompt.session_id != session_id:
             return list_turns(self._sessions.load(session_id).messages)
         turns = list_turns(run.leg.messages)
@@ -126,17 +122,17 @@ class RunDesk:
     def begin(self, prompt: RunPrompt) -> InternRun | None:
         """Begin a run; None when the text went into the open run of the same session. Raises
         `RequestRefused` while another session's is open."""
-        if self._run is not None:
-            if self._run.prompt.session_id == prompt.session_id:
-                self._steer(self._run, prompt.text)
+        if self.run is not None:
+            if self.run.prompt.session_id == prompt.session_id:
+                self._steer(self.run, prompt.text)
                 return None
             raise RequestRefused(409, "busy", "Another turn is running.", retryable=True)
         session = self._sessions.load(prompt.session_id)
         session.messages = drop_unanswered(session.messages)
         leg = RunLeg(messages=session.messages, prompt=prompt.text)
-        self._run = InternRun(prompt, session, leg, len(session.messages))
-        self._start_leg(self._run)
-        return self._run
+        self.run = InternRun(prompt, session, leg, len(session.messages))
+        self._start_leg(self.run)
+        return self.run
 
     def answer(self, run_id: str, question_id: str, answer: str) -> InternRun:
         """Take an answer and go on. Raises `RequestRefused`."""
@@ -170,7 +166,7 @@ class RunDesk:
 
     async def cancel(self, run_id: str | None, *, because: str = "run_ended") -> bool:
         """End a run, or whichever is open, and wait until it is over. Whether there was one."""
-        run = self._run
+        run = self.run
         if run is None or (run_id is not None and run.prompt.run_id != run_id):
             return False
         run.why_cancelled = because
@@ -184,7 +180,7 @@ class RunDesk:
 
     def abandon(self, run: InternRun) -> None:
         """The reader of a run's stream went away: what is still at work is cancelled."""
-        if self._run is run and run.task is not None:
+        if self.run is run and run.task is not None:
             run.why_cancelled = "client_closed_request"
             run.task.cancel()
 
@@ -196,7 +192,7 @@ class RunDesk:
 
     def _close_unstarted(self, run: InternRun, task: "asyncio.Task[None]") -> None:
         """Close a run whose leg was cancelled before it took its first step."""
-        if self._run is run and run.task is task:
+        if self.run is run and run.task is task:
             self._close(run, self._build_cancelled(run))
 
     def _build_cancelled(self, run: InternRun) -> Event:
@@ -265,7 +261,7 @@ class RunDesk:
         run.emit(events.question(pending.id, pending.question.serialize()))
 
     def _expire(self, run: InternRun, pending: PendingQuestion) -> None:
-        if self._run is run and run.pending[:1] == [pending]:
+        if self.run is run and run.pending[:1] == [pending]:
             message = "Nobody answered the question in time."
             self._close(run, events.failure("timeout", message, usage=run.usage()), was=EXPIRED)
 
@@ -287,7 +283,7 @@ class RunDesk:
         if run.deadline is not None:
             run.deadline.cancel()
         self._save(run)
-        self._run = None
+        self.run = None
         self._ended[run.prompt.run_id] = was
         while len(self._ended) > REMEMBERED:
             self._ended.popitem(last=False)
@@ -308,8 +304,8 @@ class RunDesk:
     # --- Refusals ---------------------------------------------------------------------------------
 
     def _get_open(self, run_id: str) -> InternRun:
-        if self._run is not None and self._run.prompt.run_id == run_id:
-            return self._run
+        if self.run is not None and self.run.prompt.run_id == run_id:
+            return self.run
         if self._ended.get(run_id) == EXPIRED:
             raise _NOT_PENDING
         raise RequestRefused(410, "run_ended", "This run is over.")

@@ -65,10 +65,6 @@ class ExpiredRun(NamedTuple):
     run_id: UUID
 
 
-def new_session_id() -> str:
-    return f"session-{uuid.uuid4()}"
-
-
 def begin(
     *,
     intern_id: UUID,
@@ -95,7 +91,7 @@ def begin(
             _close_abandoned(open_run, now)
         session, _ = ChatSession.objects.get_or_create(
             intern_id=intern_id,
-            session_id=session_id or new_session_id(),
+            session_id=session_id or f"session-{uuid.uuid4()}",
             defaults={"created_at": now},
         )
         run = ChatRun.objects.create(

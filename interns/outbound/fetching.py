@@ -6,7 +6,9 @@ import logging
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
+from urllib.parse import quote
 
 from django.conf import settings
 
@@ -36,7 +38,6 @@ from interns.outbound.secret_release import (
     SecretRelease,
     choose_body_encoding,
     encode_header,
-    encode_url,
     find_names,
 )
 from routing.fetching.following import Followed, Ready, TooManyRedirects, follow
@@ -137,7 +138,7 @@ class _OutgoingFetch:
         target = target_of(base, "")
         self.release.require_allowed(find_names([rest]), target)
         self.release.learn_host(target)
-        target = target_of(base, self.release.fill(rest, encode_url))
+        target = target_of(base, self.release.fill(rest, partial(quote, safe="")))
         self._first = target
         return follow(
             target,

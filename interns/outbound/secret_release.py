@@ -8,7 +8,7 @@ import json
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Final
-from urllib.parse import quote, quote_plus
+from urllib.parse import quote_plus
 
 from django.conf import settings
 
@@ -74,10 +74,6 @@ def encode_header(value: str) -> str:
     if not value.isprintable() or any(char > "\xff" for char in value):
         raise UnusableValue("holds characters that no header can carry")
     return value
-
-
-def encode_url(value: str) -> str:
-    return quote(value, safe="")
 
 
 def choose_body_encoding(content_type: str) -> Encode:

@@ -12,7 +12,7 @@ from pydantic_core import PydanticCustomError
 from accounts.views.schemas.fields import Id, UsdAmount
 from gateway.http.errors import SchemaInvalid
 from gateway.http.resources import ABSENT, Body, OpenObject, Query, ResourceObject, one_of
-from gateway.http.validation import Issue, describe_options, name_json_type
+from gateway.http.validation import Issue, describe_options, describe_wrong_type
 from routing.history.dialect import Granularity
 from routing.history.metrics import ARRAY, DIMENSIONS, LONG_DAYS, METRICS, SCALAR, Display
 from routing.history.spans import day_of
@@ -242,20 +242,14 @@ def _describe_wrong_value(query_filter: AnalyticsFilter) -> str:
     """What is wrong with the type of a filter's value; `build_conditions` checks what it names."""
     value = query_filter.value
     if query_filter.operator in SCALAR:
-        return "" if _is_scalar(value) else _describe_wrong_type("string", value)
+        return "" if _is_scalar(value) else describe_wrong_type("string", value)
     if not isinstance(value, list):
-        return _describe_wrong_type("array", value)
+        return describe_wrong_type("array", value)
     if not 1 <= len(value) <= _VALUES_MAX:
         side, sign, bound = ("small", ">=", 1) if not value else ("big", "<=", _VALUES_MAX)
         return f"Too {side}: expected array to have {sign}{bound} items"
-    return next(
-        (_describe_wrong_type("string", each) for each in value if not _is_scalar(each)), ""
-    )
+    return next((describe_wrong_type("string", each) for each in value if not _is_scalar(each)), "")
 
 
 def _is_scalar(value: object) -> bool:
     return isinstance(value, str | int | float) and not isinstance(value, bool)
-
-
-def _describe_wrong_type(expected: str, value: object) -> str:
-    return f"Invalid input: expected {expected}, received {name_json_type(value)}"

@@ -23,10 +23,6 @@ class PeriodicWork:
         self._thread: threading.Thread | None = None
         self._failing = False
 
-    @property
-    def is_running(self) -> bool:
-        return self._thread is not None
-
     def start(self) -> None:
         """Begin at once; call after a fork."""
         if self._thread is not None:

@@ -108,10 +108,6 @@ class LoopRelay(Relay):
             self._recorder.message, exclude_reasoning=False, new_call_id=self._new_call_id
         )
 
-    def open_stream(self) -> bytes:
-        """What opens the stream, where nothing has yet."""
-        return self._write_opening()
-
     def write_functions(self) -> bytes:
         """The calls of the caller's own functions."""
         calls = [{"index": place, **call} for place, call in enumerate(self.loop.functions)]
@@ -119,7 +115,7 @@ class LoopRelay(Relay):
             return b""
         if self._draft is not None:
             self._draft.add({"tool_calls": calls})
-        return self._write_opening() + self.writer.delta({"tool_calls": calls})
+        return self.open_stream() + self.writer.delta({"tool_calls": calls})
 
     def write_results(self, activities: Sequence[ToolActivity], results: Sequence[Result]) -> bytes:
         """What tools came to."""
@@ -134,12 +130,12 @@ class LoopRelay(Relay):
         delta = self.loop.visible_message(self._clean_delta(delta))
         if not has_content(delta) and logprobs is None:
             return b""
-        return self._write_opening() + self.writer.delta(delta, logprobs)
+        return self.open_stream() + self.writer.delta(delta, logprobs)
 
-    def _write_opening(self) -> bytes:
+    def open_stream(self) -> bytes:
         if self.started or not self.loop.opened:
             self.loop.opened = True
-            return super()._write_opening()
+            return super().open_stream()
         self.started = True
         return b""
 
@@ -180,7 +176,7 @@ class RescueRelay(Relay):
             )
             if self._draft is not None:
                 self._draft.add(told)
-            out.append(self._write_opening() + self.writer.delta(told))
+            out.append(self.open_stream() + self.writer.delta(told))
 
     def _translate_delta(self, delta: JsonObject, logprobs: object) -> bytes:
         if delta.get("tool_calls"):
@@ -204,11 +200,11 @@ class RescueRelay(Relay):
         self._dropped += blanks
         return text[blanks:]
 
-    def _write_opening(self) -> bytes:
+    def open_stream(self) -> bytes:
         if self.started:
             return b""
         if self._seam is None:
-            return super()._write_opening()
+            return super().open_stream()
         # The caller's stream is open.
         self.started = True
         return self.writer.mark_seam(self._seam)

@@ -102,7 +102,7 @@ class Relay:
         """What the answer cites, at its end. Events that pass as they are have no place for it."""
         if not annotations or self._passes:
             return b""
-        return self._write_opening() + self.writer.delta({"annotations": annotations})
+        return self.open_stream() + self.writer.delta({"annotations": annotations})
 
     def write_closing(
         self,
@@ -126,7 +126,7 @@ class Relay:
             router_metadata=router_metadata,
             beside=self._beside,
         )
-        return self._write_opening() + self.writer.write_ending(ending)
+        return self.open_stream() + self.writer.write_ending(ending)
 
     def _read_payloads(self, data: bytes, out: list[bytes]) -> None:
         try:
@@ -172,7 +172,7 @@ class Relay:
 
     def _translate_delta(self, delta: JsonObject, logprobs: object) -> bytes:
         """The delta in the caller's format, and before it what opens the stream."""
-        opening = b"" if self.started else self._write_opening()
+        opening = b"" if self.started else self.open_stream()
         if len(delta) > 1 or "content" not in delta:
             delta = self._clean_delta(delta)
             if not has_content(delta) and logprobs is None:
@@ -191,9 +191,9 @@ class Relay:
             self._held.append(native)
             self._held_bytes_left -= len(native.raw)
         is_full = len(self._held) > _HELD_EVENTS_MAX or self._held_bytes_left < 0
-        return self._write_opening() if is_full or has_content(delta) else b""
+        return self.open_stream() if is_full or has_content(delta) else b""
 
-    def _write_opening(self) -> bytes:
+    def open_stream(self) -> bytes:
         """What opens the stream, once."""
         if self.started:
             return b""

@@ -75,7 +75,8 @@ class Loop:
         self._conditions: list[JsonObject] = chat.body.get("stop_server_tools_when") or []
         self._steps_max = int(chat.body.get("max_tool_calls") or STEPS_MAX)
         self._hides_reasoning = chat.reasoning is not None and chat.reasoning.exclude
-        self._activities: list[ToolActivity] = []
+        # Of the turn that was taken last.
+        self.activities: list[ToolActivity] = []
         self._message: JsonObject = {}
         self._new: list[JsonObject] = []
         self._tools_off = False
@@ -149,7 +150,7 @@ class Loop:
         calls_left = CALLS_PER_TURN_MAX
         if not self._conditions:
             calls_left = min(calls_left, max(0, self._steps_max - self.executed))
-        pending, self._activities = [], []
+        pending, self.activities = [], []
         for number, call in enumerate(server):
             fitted = self._toolbox.find(_name(call))
             assert fitted is not None
@@ -158,11 +159,11 @@ class Loop:
             pending.append(ServerToolCall(fitted, call["id"], arguments, refusal))
             place = self._first_detail
             self._first_detail = self._next_detail = place + 1
-            self._activities.append(
+            self.activities.append(
                 ToolActivity(call["id"], fitted.type, fitted.name, arguments, index=place)
             )
         self.executed += min(calls_left, len(server))
-        self.pieces += self._activities
+        self.pieces += self.activities
         self._tools_off = self._is_last_turn(finish, names)
         return pending
 
@@ -186,11 +187,6 @@ class Loop:
     # --- The tools of a turn --------------------------------------------------------------------
 
     @property
-    def activities(self) -> Sequence[ToolActivity]:
-        """Those of the turn that was taken last."""
-        return self._activities
-
-    @property
     def server_calls(self) -> list[ToolActivity]:
         """Those of all turns."""
         return [piece for piece in self.pieces if isinstance(piece, ToolActivity)]
@@ -198,7 +194,7 @@ class Loop:
     def add_results(self, results: Sequence[Result]) -> None:
         """Note what the calls came to, in their order."""
         answers = []
-        for activity, result in zip(self._activities, results, strict=True):
+        for activity, result in zip(self.activities, results, strict=True):
             if result.failed:
                 activity.status = "failed"
             else:

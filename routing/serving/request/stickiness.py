@@ -219,12 +219,8 @@ class Conversation:
 
     def model_id(self) -> str | None:
         """The model that answered last: what a virtual router keeps to."""
-        sticky = self._recall_once(None)
+        sticky = self.recall(None)
         return sticky.model_id if sticky is not None else None
-
-    def recall(self, models: Sequence[ModelEntry]) -> StickyEndpoint | None:
-        """Who answered last, whether or not it is one of these models' endpoints."""
-        return self._recall_once(models)
 
     def random(self, purpose: bytes = b"") -> Callable[[], float]:
         """The source of its draws: for a session the same in every process, so that those that know
@@ -234,7 +230,8 @@ class Conversation:
             return seeded_random(self._key.digest + purpose)
         return process.chance
 
-    def _recall_once(self, models: Sequence[ModelEntry] | None) -> StickyEndpoint | None:
+    def recall(self, models: Sequence[ModelEntry] | None) -> StickyEndpoint | None:
+        """Who answered last, whether or not it is one of these models' endpoints."""
         key = self.key(models)
         if key is not None and not self._has_asked:
             self._has_asked = True
