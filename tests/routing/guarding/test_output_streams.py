@@ -324,6 +324,42 @@ def test_in_the_shadow_nothing_changes_and_everything_is_counted() -> None:
     assert stages == {"would be redacted": 1, "flagged": 1}
 
 
+class Watcher:
+    """External guards that find one word."""
+
+    def __init__(self, *, acts: bool) -> None:
+        self.acts, self.watches = acts, not acts
+        self.looks: list[tuple[Any, ...]] = []
+
+    def find_refusal(self, side: Any, texts: Any, *, acting: bool | None = None) -> object:
+        if acting is None or acting == self.acts:
+            self.looks.append(tuple(texts))
+            return self.acts and "bad" in "".join(texts)
+        return None
+
+    def take_stages(self) -> list[dict[str, Any]]:
+        return []
+
+
+@pytest.mark.parametrize("word", ["good", "bad"])
+@pytest.mark.parametrize("acts", [True, False])
+def test_external_guards_look_once_at_what_filters_leave(acts: bool, word: str) -> None:
+    guard, watcher = guard_of(placed("redact", "email")), Watcher(acts=acts)
+    guard.add_external(watcher)
+    reader = Reader()
+    writer = GuardedWriter(reader, guard, None)  # type: ignore[arg-type]  # As above.
+    for piece in (f"It is {word}, ", MAIL):
+        writer.delta({"content": piece})
+    # Who may keep it back holds it to its end.
+    assert bool(reader.text()) is not acts
+    end(writer)
+    said = "" if acts and word == "bad" else f"It is {word}, [EMAIL]"
+    assert reader.text() == said
+    # Who only looks is shown what the model said.
+    assert watcher.looks == [(f"It is {word}, {'[EMAIL]' if acts else MAIL}",)]
+    assert guard.withheld is (said == "")
+
+
 def test_what_comes_between_ends_no_text() -> None:
     reader = Reader()
     writer = GuardedWriter(reader, guard_of(placed("redact", "email")), None)  # type: ignore[arg-type]  # As above.

@@ -34,6 +34,7 @@ def count(reported: Any) -> dict[str, float]:
             "fallbacks": read_number("gateway_fallbacks_total", provider="Broken"),
             "good tools": read_number("gateway_tool_calls_total", tool="clock", outcome="ok"),
             "bad tools": read_number("gateway_tool_calls_total", tool="clock", outcome="failed"),
+            "guard": read_number("gateway_guard_checks_total", guard="decision", result="blocked"),
             "repeats": read_number("gateway_repeats_total", format="chat"),
             "cached": read_number("gateway_cache_hits_total"),
         }
@@ -57,6 +58,11 @@ def test_tools_and_the_models_that_they_asked_are_counted() -> None:
     )
 
     assert count(answered) == {"ok": 3, "own": 1, "fallbacks": 1, "good tools": 2, "bad tools": 1}
+
+
+def test_what_guards_say_is_counted_also_of_requests_that_they_refuse() -> None:
+    check = {"guard": "decision", "on": "input", "result": "blocked"}
+    assert count(report(record=None, guard_checks=[check])) == {"guard": 1}
 
 
 def test_what_many_requests_add_is_their_sum() -> None:
