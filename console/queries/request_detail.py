@@ -24,7 +24,7 @@ from console.queries.explanation import (
 from console.queries.guardrails import GuardrailAction, list_guardrail_actions
 from console.scope import Scope, widen_scope
 from console.words import format_count, format_money, format_ms, format_price, format_tags
-from gateway.http.jsonio import dumps, loads
+from gateway.http.jsonio import JsonObject, dumps, loads
 from gateway.sealing import unseal_bytes
 from routing.admin.trace_table import RULES, list_facts
 from routing.entities.exchange import CANCELLED
@@ -163,6 +163,8 @@ class RequestDetail:
             "Service tier": self.record.service_tier,
             "Finish reason": self.record.finish_reason,
             "Preset": self.record.preset_id,
+            "External guards": ", ".join(map(_describe_check, detail.get("guards", ()))),
+            "Schema of the answer": detail.get("schema", {}).get("result"),
         }
         return [(name, str(value)) for name, value in pairs.items() if value]
 
@@ -174,6 +176,13 @@ class RequestDetail:
     @cached_property
     def messages(self) -> list[Message]:
         return read_messages(self.record) if self.may_read_content else []
+
+
+def _describe_check(check: JsonObject) -> str:
+    """What an external guard said, how long that took, and which generation it is on the books."""
+    cost = f", {check['generation_id']}" if "generation_id" in check else ""
+    time = format_ms(check["latency_ms"])
+    return f"{check['guard']} of {check['on']}: {check['result']} ({time}{cost})"
 
 
 def find_request(seen: Scope, generation_id: str) -> RequestDetail | None:

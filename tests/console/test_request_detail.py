@@ -156,6 +156,19 @@ def test_a_rescued_stream_s_page_names_the_parts(client: Client, team: Team) -> 
     assert "$0.000077" in team.client("operator").get(path).text
 
 
+def test_the_page_of_a_request_tells_who_else_looked_and_whether_the_schema_fits(
+    client: Client, team: Team
+) -> None:
+    look = {"guard": "decision", "on": "input", "result": "passed", "latency_ms": 142}
+    detail = {"guards": [look | {"generation_id": "dec-1"}], "schema": {"result": "repaired"}}
+    row = ask(team.keys["own"], "gen-looked-at", detail=detail)
+
+    page = client.get(reverse("console:request", args=[row.pk])).text
+
+    assert "decision of input: passed (142 ms, dec-1)" in page
+    assert "repaired" in page
+
+
 def guarded(guardrail: Guardrail, action: str, **more: Any) -> dict[str, Any]:
     step = {"id": str(guardrail.pk), "scope": "api_key", "action": action, "matches": 3}
     return {**step, "detected": ["EMAIL"], **more}
