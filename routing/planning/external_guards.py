@@ -39,15 +39,14 @@ class GuardFailed(Exception):
     """The guard says nothing; the text is the reason."""
 
 
-def start_external_guards(progress: RequestProgress) -> None:
-    """Ask the guards of the request, which is refused where one says so, and have those of its
-    answer asked. Raises `GatewayError` for a request that is refused anyway."""
+def start_external_guards(progress: RequestProgress, placed: Sequence[PlacedGuard]) -> None:
+    """Ask the guards placed on the request, which is refused where one says so, and have those of
+    its answer asked. Raises `GatewayError` for a request that is refused anyway."""
     context = progress.context
-    guard = context.caller.guard
-    if guard is None or not guard.external_guards or context.refusal is not None:
+    if context.refusal is not None:
         return
     refuse_early(progress)
-    guards = ExternalGuards(context, guard.external_guards)
+    guards = ExternalGuards(context, placed)
     progress.guard_checks = guards.checks
     refusal = guards.find_refusal("input", list_texts(context.chat))
     progress.stages += guards.take_stages()

@@ -148,7 +148,8 @@ def admit(
     progress = RequestProgress(
         context, planning.loop, stages=planning.stages, content=_start_draft(context)
     )
-    progress.schema_check = start_schema_check(context, progress.content)
+    if context.chat.response_format_type == "json_schema":
+        progress.schema_check = start_schema_check(context, progress.content)
     if caller.guard is not None and caller.guard.output_filters:
         filters = caller.guard.output_filters
         progress.output_guard = OutputGuard(filters, context.chat, caller.account_id)

@@ -116,7 +116,8 @@ class InferenceViewSet(LeanViewSet):
             slot.on_release = partial(end_places, progress)
             progress.received, progress.planning_began = self.started, planning_began
             try:
-                start_external_guards(progress)
+                if caller.guard is not None and caller.guard.external_guards:
+                    start_external_guards(progress, caller.guard.external_guards)
                 return self._answer(request, progress, slot)
             except BaseException as error:
                 # Requests that wait for this answer ask for their own.

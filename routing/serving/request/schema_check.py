@@ -69,9 +69,9 @@ class SchemaCheck:
 
 
 def start_schema_check(context: "RequestContext", kept: Keeps | None) -> SchemaCheck | None:
-    """The check of a request whose answers are to be held to its schema; None of others."""
+    """The check of a request with a schema, where its answers are to be held to it; else None."""
     chat: ChatRequest = context.chat
-    if chat.response_format_type != "json_schema" or context.refusal is not None:
+    if context.refusal is not None:
         return None
     guard = context.caller.guard
     is_wanted = guard is not None and guard.enforces_schema
