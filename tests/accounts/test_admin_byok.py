@@ -25,7 +25,8 @@ from accounts.services.organization import open_account
 from accounts.services.records import SYSTEM
 from tests.accounts.dump import database_text
 from tests.accounts.higher import ReplacedApps
-from tests.support.operations import generation, operator, page
+from tests.support.admin_pages import operator, page
+from tests.support.operations import generation
 
 pytestmark = [pytest.mark.django_db, pytest.mark.both]
 KEY = "sk-canary-0123456789abcdef"

@@ -25,7 +25,7 @@ from accounts.services.organization import admit_member, open_account, open_work
 from accounts.services.records import command_actor
 from accounts.spending import find_window_starts
 from tests.accounts.higher import ReplacedApps
-from tests.support.operations import page
+from tests.support.admin_pages import page
 
 pytestmark = [pytest.mark.django_db, pytest.mark.both]
 EMPTY = dict.fromkeys(

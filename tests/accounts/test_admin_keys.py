@@ -24,7 +24,8 @@ from accounts.services.keys import create_key
 from accounts.services.organization import admit_member, open_account, open_workspace
 from accounts.spending import ALL_TIME
 from routing.metering.models import Generation
-from tests.support.operations import fill, page
+from tests.support.admin_pages import page
+from tests.support.operations import fill
 
 pytestmark = [pytest.mark.django_db, pytest.mark.both]
 

@@ -12,7 +12,7 @@ from pytest_django import Settings
 from accounts.models import Account, AuditRecord, LedgerEntry, User
 from accounts.services.books.credits import add_credits
 from accounts.services.organization import open_account
-from tests.support.operations import operator, page
+from tests.support.admin_pages import operator, page
 
 pytestmark = [pytest.mark.django_db, pytest.mark.both]
 MOVES = ["credits", "refund", "transfer"]

@@ -23,7 +23,7 @@ from accounts.services.organization import admit_member, open_account, open_work
 from accounts.services.records import SYSTEM
 from accounts.services.workspace_budgets import set_budget
 from tests.accounts.higher import ReplacedApps
-from tests.support.operations import page
+from tests.support.admin_pages import page
 
 pytestmark = [pytest.mark.django_db, pytest.mark.both]
 

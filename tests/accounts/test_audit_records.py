@@ -15,8 +15,8 @@ from accounts.services.keys import create_key, rotate_key, set_disabled
 from accounts.services.organization import admit_member, open_account
 from accounts.services.records import command_actor, record_change
 from tests.accounts.office import KEYS, Office, at, open_office
+from tests.support.admin_pages import page
 from tests.support.bed import Bed
-from tests.support.operations import page
 
 pytestmark = [pytest.mark.django_db, pytest.mark.both]
 KEEP = import_module("accounts.migrations.0013_sqlite_keeps_records").KEEP

@@ -30,8 +30,8 @@ from accounts.spending import (
     format_guardrail_scope_id,
 )
 from tests.accounts.office import charge, hold, spend
+from tests.support.admin_pages import page
 from tests.support.management import Manager
-from tests.support.operations import page
 
 pytestmark = [pytest.mark.django_db, pytest.mark.both]
 USD = 1_000_000_000

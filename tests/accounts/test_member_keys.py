@@ -14,7 +14,7 @@ from accounts.services.organization import admit_member
 from accounts.services.records import operator_actor
 from tests.accounts.higher import ReplacedApps
 from tests.accounts.office import Office, open_office
-from tests.support.operations import page
+from tests.support.admin_pages import page
 
 pytestmark = [pytest.mark.django_db, pytest.mark.both]
 USD = 10**9

@@ -12,7 +12,7 @@ from accounts.services.organization import open_workspace
 from interns import leases
 from interns.models import Intern, InternTransition, LeaseKind
 from tests.interns.farm import Farm
-from tests.support.operations import operator, page
+from tests.support.admin_pages import operator, page
 
 pytestmark = [pytest.mark.django_db, pytest.mark.both]
 

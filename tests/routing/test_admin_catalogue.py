@@ -14,8 +14,9 @@ from routing.catalogue.load import load_catalogue
 from routing.catalogue.models import Endpoint, Model, ModelAlias, Provider
 from routing.catalogue.snapshot import catalogue
 from routing.catalogue.version import current_version
+from tests.support.admin_pages import operator, page
 from tests.support.catalogue import CONFORMANCE
-from tests.support.operations import CREDENTIAL, fill, operator, page
+from tests.support.operations import CREDENTIAL, fill
 
 pytestmark = [pytest.mark.django_db, pytest.mark.both]
 INLINES = ("aliases", "endpoints")

@@ -13,7 +13,8 @@ from routing.catalogue.models import Endpoint, Model, Provider
 from routing.statistics.models import EndpointSample, ProviderProbe
 from tests.routing.selection import entries
 from tests.routing.serving.learning import FAILURE, Clock, attempt, observer, refreshed
-from tests.support.operations import endpoint, fill, page
+from tests.support.admin_pages import page
+from tests.support.operations import endpoint, fill
 
 pytestmark = [pytest.mark.django_db, pytest.mark.both]
 UNTIL = datetime(2026, 1, 2, 12, 3, tzinfo=UTC)

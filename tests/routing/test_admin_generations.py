@@ -14,7 +14,8 @@ from accounts.services.organization import open_account
 from accounts.spending import find_window_starts
 from routing.admin.trace_table import trace_table
 from routing.metering.models import Generation
-from tests.support.operations import fill, generation, operator, page
+from tests.support.admin_pages import operator, page
+from tests.support.operations import fill, generation
 
 pytestmark = [pytest.mark.django_db, pytest.mark.both]
 

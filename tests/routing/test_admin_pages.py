@@ -15,7 +15,8 @@ from django.test.utils import CaptureQueriesContext
 
 from accounts.models import Account, Membership, User, Workspace
 from routing.catalogue.models import Endpoint, Model, Provider
-from tests.support.operations import CREDENTIAL, fill, operated_models, operator, page, pages
+from tests.support.admin_pages import operated_models, operator, page, pages
+from tests.support.operations import CREDENTIAL, fill
 from tests.support.operations import endpoint as add_endpoint
 
 pytestmark = [pytest.mark.django_db, pytest.mark.thorough]

@@ -11,7 +11,8 @@ from routing.admin import trial
 from routing.catalogue.models import Endpoint, Model, Provider
 from routing.metering.models import Generation
 from routing.simulator.testing import SimulatedUpstream
-from tests.support.operations import endpoint, operator, page
+from tests.support.admin_pages import operator, page
+from tests.support.operations import endpoint
 
 pytestmark = [pytest.mark.django_db, pytest.mark.both]
 

@@ -11,7 +11,6 @@ from accounts.services.organization import open_account
 from routing.catalogue.models import Model, Provider
 from routing.history.models import UsageHour, UsageLine
 from routing.metering.models import Generation
-from routing.reports.models import FailedRequest
 from routing.serving.request.errors import UNPRICED
 from routing.statistics.models import ProviderProbe
 from routing.watching import (
@@ -19,7 +18,7 @@ from routing.watching import (
     record_provider_health,
     record_unpriced_models,
 )
-from tests.support.operations import generation
+from tests.support.operations import failed_request, generation
 
 pytestmark = [pytest.mark.django_db, pytest.mark.both]
 NOW = datetime.now(UTC)
@@ -184,20 +183,8 @@ def use(key: ApiKey, permaslug: str) -> None:
 
 def test_a_model_without_a_price_is_told_once_a_month(account: Account, key: ApiKey) -> None:
     def refuse(reason: str) -> None:
-        FailedRequest.objects.create(
-            at=NOW,
-            request_id="r",
-            account_id=account.pk,
-            api_key_id=key.pk,
-            format="chat",
-            requested_model="acme/new",
-            streamed=False,
-            status=404,
-            error_type="not_found",
-            reason=reason,
-            text="",
-            duration_ms=1,
-        )
+        whose = {"account_id": account.pk, "api_key_id": key.pk}
+        failed_request(NOW, **whose, requested_model="acme/new", status=404, reason=reason)
 
     refuse("no_endpoint")
     told = [record_unpriced_models(now=NOW)]

@@ -5,10 +5,7 @@ import uuid
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from django.contrib import admin
-from django.contrib.auth.models import Permission
 from django.db import transaction
-from django.urls import reverse
 
 from accounts import models as of_accounts
 from accounts.models import Account, ApiKey, LedgerEntry, Membership, User, Workspace
@@ -129,9 +126,7 @@ def _failures(number: int, workspace: Workspace, key: ApiKey) -> None:
         "error_type": "payment_required",
         "reason": "credits",
     }
-    FailedRequest.objects.create(
-        at=datetime.now(UTC), request_id=f"req-{number}", streamed=False, duration_ms=1, **failure
-    )
+    failed_request(datetime.now(UTC), request_id=f"req-{number}", **failure)
     FailedRequestCount.objects.create(
         key=f"{number:032x}", minute=datetime.now(UTC), is_refused=True, requests=2, **failure
     )
@@ -243,6 +238,23 @@ def generation(**fields: Any) -> Generation:
         "detail": {"user_agent": "<script>tester</script>", "pricing": {"prompt": "1"}},
     }
     return Generation.objects.create(**usual | fields)
+
+
+def failed_request(at: datetime, **fields: Any) -> FailedRequest:
+    """A request of nobody in particular that was refused; `fields` replace what it says."""
+    usual: dict[str, Any] = {
+        "request_id": f"req-{at:%j}",
+        "account_id": uuid.UUID(int=7),
+        "api_key_id": 7,
+        "format": "chat",
+        "requested_model": "acme/one",
+        "streamed": False,
+        "status": 402,
+        "error_type": "payment_required",
+        "reason": "key_limit",
+        "duration_ms": 1,
+    }
+    return FailedRequest.objects.create(at=at, **usual | fields)
 
 
 def preset(workspace: Workspace, creator: User, slug: str) -> Preset:
@@ -367,44 +379,3 @@ def endpoint(model: Model, provider: Provider, **fields: Any) -> Endpoint:
         "supported_parameters": ["max_tokens"],
     }
     return Endpoint.objects.create(model=model, provider=provider, **usual | fields)
-
-
-def page(model: type[Any], kind: str = "changelist", *args: Any) -> str:
-    """The path of one of a model's admin pages."""
-    return reverse(f"admin:{model._meta.app_label}_{model._meta.model_name}_{kind}", args=args)
-
-
-def pages() -> list[str]:
-    """Every page of the admin that a GET shows, for the first row of each table."""
-    found = [reverse("admin:index")]
-    for model in operated_models():
-        found.append(page(model))
-        row = model._default_manager.first()
-        if row is not None:
-            found += [page(model, kind, row.pk) for kind in ("change", "history", "delete")]
-        found.append(page(model, "add"))
-    found.append(page(Generation, "export"))
-    charged = Generation.objects.first()
-    if charged:
-        found.append(page(Generation, "reverse", charged.pk))
-    account, first = Account.objects.first(), Endpoint.objects.first()
-    if account and first:
-        kinds = ("credits", "refund", "transfer", "statement")
-        found += [page(Account, kind, account.pk) for kind in kinds]
-        found.append(page(Endpoint, "trial", first.pk))
-    return found
-
-
-def operated_models() -> list[type[Any]]:
-    """The models of ours that have pages."""
-    ours = ("accounts", "routing", "interns")
-    page(User)  # With the addresses come the pages.
-    return [model for model in admin.site._registry if model._meta.app_label in ours]
-
-
-def operator(username: str = "operator", *, permissions: str = "") -> User:
-    """A member of staff with the permissions whose codenames begin so."""
-    user = User.objects.create_user(username, password="a password", is_staff=True)
-    if permissions:
-        user.user_permissions.set(Permission.objects.filter(codename__startswith=permissions))
-    return user

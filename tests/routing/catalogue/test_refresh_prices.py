@@ -13,7 +13,7 @@ from routing.catalogue.snapshot import build_snapshot
 from routing.catalogue.version import current_version
 from routing.management.commands.dump_catalogue import dump_catalogue
 from tests.routing.catalogue.conftest import run
-from tests.support.operations import page
+from tests.support.admin_pages import page
 
 pytestmark = [pytest.mark.django_db, pytest.mark.both]
 OLD = {"prompt": "0.5", "completion": "0.25"}

@@ -8,7 +8,8 @@ from django.test import Client
 
 from routing.catalogue.models import Endpoint, Model, ModelAlias, Provider
 from routing.catalogue.version import current_version
-from tests.support.operations import fill, page
+from tests.support.admin_pages import page
+from tests.support.operations import fill
 
 pytestmark = [pytest.mark.django_db, pytest.mark.both]
 

@@ -1,10 +1,10 @@
 """Destinations and traces of these tests."""
 
+from dataclasses import replace
 from typing import Any
-from uuid import UUID
 
-from accounts.caller import Caller
 from routing.destinations.facts import TraceFacts
+from tests.routing import callers
 
 NANO = 1_000_000_000
 PATH = "/observability/destinations"
@@ -19,20 +19,7 @@ WEBHOOK: dict[str, Any] = {
     "name": "Hook",
     "config": {"url": "https://hooks.example/in"},
 }
-CALLER = Caller(
-    key_id=7,
-    key_hash="hash",
-    management=False,
-    account_id=UUID(int=1),
-    workspace_id=UUID(int=2),
-    creator_id="user-1",
-    creator_left=False,
-    disabled=False,
-    expires_at=None,
-    default_text_model="",
-    key_name="team key",
-    broadcasts=True,
-)
+CALLER = replace(callers.CALLER, creator_id="user-1", key_name="team key", broadcasts=True)
 PLAIN = TraceFacts(
     generation_id="gen-1",
     started_ns=1_700_000_000 * NANO,

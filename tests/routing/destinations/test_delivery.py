@@ -1,14 +1,12 @@
 """Deliveries: tried again, dropped, counted, and only to where they may go."""
 
 import logging
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from accounts.models import AuditRecord, Event, Workspace
 from accounts.services.records import SYSTEM
-from gateway.outbound.doors import door_for
 from routing.destinations.delivery import deliver, try_connection
 from routing.destinations.facts import TraceFacts, pack_batch
 from routing.destinations.models import Destination
@@ -16,7 +14,7 @@ from routing.destinations.services import create_destination
 from tests.routing.destinations.given import facts
 from tests.support.management import Manager, manager
 from tests.support.metrics import read_number
-from tests.support.receiver import Receiver, list_spans, read_attributes, serve_receiver
+from tests.support.receiver import Receiver, list_spans, read_attributes
 
 pytestmark = [pytest.mark.django_db, pytest.mark.both]
 TOKEN = "canary-token-0123456789"
@@ -27,14 +25,6 @@ def mine() -> Manager:
     found = manager("deliveries")
     Workspace.objects.update(is_observability_broadcast_enabled=True)
     return found
-
-
-@pytest.fixture
-def receiver(settings: Any) -> Iterator[Receiver]:
-    settings.DESTINATION_PRIVATE_HOSTS = frozenset({"127.0.0.1"})
-    with serve_receiver() as site:
-        yield site
-        door_for("127.0.0.1", private={"127.0.0.1"}).close_idle()
 
 
 def hook(mine: Manager, url: str, **fields: Any) -> Destination:

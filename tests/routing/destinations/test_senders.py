@@ -1,7 +1,7 @@
 """What each sender sends, seen by a receiver on loopback."""
 
 import base64
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -9,23 +9,14 @@ from botocore.auth import S3SigV4Auth
 from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials
 
-from gateway.outbound.doors import door_for
 from routing.destinations.config import check_config
 from routing.destinations.delivery import send_request
 from routing.destinations.facts import MetadataGroups
 from routing.destinations.senders import SENDERS
 from tests.routing.destinations.given import facts
-from tests.support.receiver import Received, Receiver, list_spans, read_attributes, serve_receiver
+from tests.support.receiver import Received, Receiver, list_spans, read_attributes
 
 EVERYTHING = MetadataGroups(cost=True, identity=True, request_context=True)
-
-
-@pytest.fixture
-def receiver(settings: Any) -> Iterator[Receiver]:
-    settings.DESTINATION_PRIVATE_HOSTS = frozenset({"127.0.0.1"})
-    with serve_receiver() as site:
-        yield site
-        door_for("127.0.0.1", private={"127.0.0.1"}).close_idle()
 
 
 def sent(receiver: Receiver, type_name: str, config: Mapping[str, Any]) -> list[Received]:

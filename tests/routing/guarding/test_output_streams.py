@@ -70,9 +70,17 @@ def end(writer: GuardedWriter, finish: str = "stop") -> None:
     writer.write_ending(Ending(finish, "stop", NO_USAGE, None, None, None, None, None))
 
 
-def stream(guard: OutputGuard, pieces: list[str]) -> Reader:
+def guarded(guard: OutputGuard) -> tuple[Reader, GuardedWriter]:
     reader = Reader()
-    writer = GuardedWriter(reader, guard, None)  # type: ignore[arg-type]  # As much as is called.
+    return reader, GuardedWriter(reader, guard, None)  # type: ignore[arg-type]  # As much as is called.
+
+
+def without_mail() -> tuple[Reader, GuardedWriter]:
+    return guarded(guard_of(placed("redact", "email")))
+
+
+def stream(guard: OutputGuard, pieces: list[str]) -> Reader:
+    reader, writer = guarded(guard)
     for piece in pieces:
         writer.delta({"content": piece}, {"content": []})
     end(writer)
@@ -122,8 +130,7 @@ def test_a_stream_says_what_the_whole_answer_says(words: list[str], sizes: list[
 def test_only_what_may_become_a_match_is_held_back(
     filter: GuardrailFilter, said: str, held: str
 ) -> None:
-    reader = Reader()
-    writer = GuardedWriter(reader, guard_of(filter), None)  # type: ignore[arg-type]  # As above.
+    reader, writer = guarded(guard_of(filter))
     writer.delta({"content": said})
     assert reader.text() + held == said
 
@@ -160,8 +167,7 @@ def test_a_blocked_stream_ends_as_filtered_and_says_nothing_of_it() -> None:
 
 
 def test_arguments_of_tools_leave_as_a_whole_and_filtered() -> None:
-    reader = Reader()
-    writer = GuardedWriter(reader, guard_of(placed("redact", "email")), None)  # type: ignore[arg-type]  # As above.
+    reader, writer = without_mail()
     for index in range(2):
         writer.delta({"tool_calls": [{"index": index, "id": "c", "function": {"name": "f"}}]})
         for piece in ('{"to": ["ada@exam', 'ple.org"], "', 'n": 1}'):
@@ -176,8 +182,7 @@ def call_piece(index: int | None, arguments: str, **names: Any) -> dict[str, Any
 
 
 def test_calls_that_interleave_end_when_each_is_whole() -> None:
-    reader = Reader()
-    writer = GuardedWriter(reader, guard_of(placed("redact", "email")), None)  # type: ignore[arg-type]  # As above.
+    reader, writer = without_mail()
     for piece in ('{"to": "ada@ex', 'ample.org"}'):
         for index in range(2):
             writer.delta(call_piece(index, piece, id=f"c{index}"))
@@ -186,8 +191,7 @@ def test_calls_that_interleave_end_when_each_is_whole() -> None:
 
 
 def test_calls_without_numbers_are_told_apart_by_their_ids() -> None:
-    reader = Reader()
-    writer = GuardedWriter(reader, guard_of(placed("redact", "email")), None)  # type: ignore[arg-type]  # As above.
+    reader, writer = without_mail()
     for name in ("one", "two"):
         writer.delta(call_piece(None, '{"to": "ada@example.org"}', id=name))
     end(writer, "tool_calls")
@@ -199,10 +203,9 @@ def test_calls_without_numbers_are_told_apart_by_their_ids() -> None:
 # What a model wrote that was cut short, nothing at all, and an object in place of its text.
 @pytest.mark.parametrize("arguments", ['{"to": "ada@example.org', "", {"to": "ada@example.org"}])
 def test_arguments_of_any_form_are_looked_at(arguments: Any) -> None:
-    reader = Reader()
     call = {"index": 0, "id": "c", "function": {"name": "f", "arguments": arguments}}
     whole = guard_of(placed("redact", "email")).guard_message({"tool_calls": [call]})
-    writer = GuardedWriter(reader, guard_of(placed("redact", "email")), None)  # type: ignore[arg-type]  # As above.
+    reader, writer = without_mail()
     writer.delta({"tool_calls": [call]})
     end(writer, "tool_calls")
     assert reader.arguments() == whole["tool_calls"][0]["function"]["arguments"]
@@ -217,8 +220,7 @@ def test_speech_is_heard_only_where_its_transcript_stays_as_it_is(
     spoken = guard_of(placed("redact", "email")).guard_message(
         {"audio": {"id": "a", "transcript": said, "data": "UklGRg=="}}
     )["audio"]
-    reader = Reader()
-    writer = GuardedWriter(reader, guard_of(placed("redact", "email")), None)  # type: ignore[arg-type]  # As above.
+    reader, writer = without_mail()
     for at in range(0, len(said), 5):
         writer.delta({"audio": {"id": "a", "transcript": said[at : at + 5], "data": "UklG"}})
     end(writer)
@@ -229,8 +231,7 @@ def test_speech_is_heard_only_where_its_transcript_stays_as_it_is(
 
 
 def test_numbers_without_end_are_not_held_for_ever() -> None:
-    reader = Reader()
-    writer = GuardedWriter(reader, guard_of(placed("redact", "credit-card")), None)  # type: ignore[arg-type]  # As above.
+    reader, writer = guarded(guard_of(placed("redact", "credit-card")))
     for _ in range(200):
         writer.delta({"content": "0 1 "})
     assert len(reader.text()) >= 200 * 4 - 40
@@ -249,8 +250,7 @@ def test_rows_of_digits_are_redacted_as_in_a_whole_answer(digits: list[str], siz
 
 
 def test_what_server_tools_are_called_with_and_come_to_is_looked_at() -> None:
-    reader = Reader()
-    writer = GuardedWriter(reader, guard_of(placed("redact", "email")), None)  # type: ignore[arg-type]  # As above.
+    reader, writer = without_mail()
     file = {"type": "base64", "media_type": "application/pdf", "data": MAIL}
     activity = ToolActivity("c", "gateway:advisor", "advisor", f'{{"question":"{MAIL}?"}}')
     writer.begin_tool(activity)
@@ -268,8 +268,7 @@ def test_what_server_tools_are_called_with_and_come_to_is_looked_at() -> None:
 
 
 def test_what_tools_do_is_not_told_once_the_answer_is_kept_back() -> None:
-    reader = Reader()
-    writer = GuardedWriter(reader, guard_of(placed("block", pattern="Phoenix")), None)  # type: ignore[arg-type]  # As above.
+    reader, writer = guarded(guard_of(placed("block", pattern="Phoenix")))
     writer.delta({"content": "It is Phoenix"})
     activity = ToolActivity("c", "gateway:web_search", "search", "{}")
     assert writer.begin_tool(activity) + writer.end_tool(activity) == b""
@@ -277,8 +276,7 @@ def test_what_tools_do_is_not_told_once_the_answer_is_kept_back() -> None:
 
 
 def test_thoughts_are_looked_at_too_and_kinds_keep_their_order() -> None:
-    reader = Reader()
-    writer = GuardedWriter(reader, guard_of(placed("redact", "email")), None)  # type: ignore[arg-type]  # As above.
+    reader, writer = without_mail()
     detail = {"type": "reasoning.text", "index": 0}
     writer.delta({"reasoning": "it is ada@ex", "reasoning_details": [{**detail, "text": "ada@ex"}]})
     writer.delta({"reasoning": "ample.org", "reasoning_details": [{**detail, "text": "ample.org"}]})
@@ -300,13 +298,12 @@ def test_quotes_and_what_is_the_provider_s_own_are_looked_at() -> None:
         "executed_tools": [{"index": 0, "output": f"Found {MAIL}"}],
         "function_call": {"name": "send", "arguments": f'{{"to": "{MAIL}"}}'},
     }
-    reader, guard = Reader(), guard_of(placed("redact", "email"))
-    writer = GuardedWriter(reader, guard, None)  # type: ignore[arg-type]  # As above.
+    reader, writer = without_mail()
     writer.delta(delta)
     extras = ProviderExtras({"said": MAIL}, {"said": MAIL})
     writer.write_ending(Ending("stop", "stop", NO_USAGE, None, None, None, None, None, extras))
 
-    whole = guard.guard_message(delta)
+    whole = guard_of(placed("redact", "email")).guard_message(delta)
     for read in (whole, {name: each for part in reader.deltas for name, each in part.items()}):
         assert MAIL not in str(read)
         assert read["annotations"][0]["url_citation"]["content"] == "Ask [EMAIL]."
@@ -361,8 +358,7 @@ def test_external_guards_look_once_at_what_filters_leave(acts: bool, word: str) 
 
 
 def test_what_comes_between_ends_no_text() -> None:
-    reader = Reader()
-    writer = GuardedWriter(reader, guard_of(placed("redact", "email")), None)  # type: ignore[arg-type]  # As above.
+    reader, writer = without_mail()
     deltas: list[dict[str, Any]] = [
         {"content": "ada@exam"},
         {"annotations": [{}]},
@@ -377,7 +373,7 @@ def test_what_comes_between_ends_no_text() -> None:
 def test_a_flag_beside_a_filter_that_acts_counts_once() -> None:
     arguments = '{"about": "Phoenix"}'
     guard = guard_of(placed("redact", "email"), placed("flag", pattern="Phoenix"))
-    writer = GuardedWriter(Reader(), guard, None)  # type: ignore[arg-type]  # As above.
+    _, writer = guarded(guard)
     writer.delta(call_piece(0, arguments, id="c"))
     end(writer, "tool_calls")
     (stage,) = guard.take_stages()

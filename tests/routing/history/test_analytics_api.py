@@ -12,9 +12,10 @@ from gateway.end_users import hash_user
 from routing.history import analytics
 from routing.history.metrics import DIMENSIONS, METRICS
 from routing.history.rollup import roll_up
-from routing.reports.models import FailedRequest, FailedRequestCount
+from routing.reports.models import FailedRequestCount
 from tests.routing.history.records import Fact, Office, office, save
 from tests.support.management import Manager
+from tests.support.operations import failed_request
 
 pytestmark = [pytest.mark.django_db, pytest.mark.both]
 HOUR = timedelta(hours=1)
@@ -106,9 +107,8 @@ def test_refused_requests_count_beside_generations(
     key = mine.keys[0]
     owner = {"account_id": mine.account.pk, "workspace_id": key.workspace_id, "api_key_id": key.pk}
     failure = {"status": 402, "error_type": "payment_required", "reason": "key_limit", **owner}
-    request = {"format": "chat", "requested_model": "acme/one", "streamed": False, "duration_ms": 1}
-    FailedRequest.objects.create(at=at, **request, **failure)
-    FailedRequest.objects.create(at=at, **request, **failure, generation_id="gen-failed")
+    failed_request(at, **failure)
+    failed_request(at, **failure, generation_id="gen-failed")
     counts = {"minute": at, "key_prefix": "", "address": "", "requests": 6, **failure}
     FailedRequestCount.objects.create(key="1", is_refused=True, **counts)
     FailedRequestCount.objects.create(key="2", is_refused=False, **counts)

@@ -1,6 +1,7 @@
 """What is kept of prompts and answers, and for whom."""
 
 import json
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import uuid4
@@ -33,6 +34,7 @@ from routing.history.contents import (
 from routing.history.models import GenerationContent
 from routing.metering.models import Generation
 from routing.selection.types import NO_POLICY, Policy
+from tests.routing.callers import CALLER
 from tests.support.operations import generation
 
 NOW = datetime.now(UTC)
@@ -113,9 +115,7 @@ def test_trimming_keeps_the_shape_and_the_bound(value: Any, chars_max: int) -> N
 
 
 def caller(logging: IoLogging | None = IoLogging(1.0)) -> Caller:  # noqa: B008 - A plain value.
-    return Caller(
-        1, "h", False, uuid4(), uuid4(), "user_1", False, False, None, "", io_logging=logging
-    )
+    return replace(CALLER, io_logging=logging)
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,7 @@ from routing.history.rollup import roll_up
 from routing.metering.models import Generation
 from routing.reports.models import FailedRequest
 from tests.routing.history.records import Fact, Office, office, save
+from tests.support.operations import failed_request
 
 pytestmark = [pytest.mark.django_db, pytest.mark.both]
 NOON = datetime.now(UTC).replace(hour=12, minute=0, second=0, microsecond=0) - timedelta(days=3)
@@ -79,19 +80,8 @@ def mine() -> Office:
 def refuse(
     owner: Office, tags: dict[str, str] | None = None, generation_id: str | None = None
 ) -> None:
-    words = dict.fromkeys(("request_id", "format", "requested_model", "error_type"), "x")
-    FailedRequest.objects.create(
-        at=NOON,
-        account_id=owner.account.pk,
-        api_key_id=owner.keys[0].pk,
-        streamed=False,
-        status=429,
-        reason="rate_limit",
-        duration_ms=1,
-        tags=tags,
-        generation_id=generation_id,
-        **words,
-    )
+    whose = {"account_id": owner.account.pk, "api_key_id": owner.keys[0].pk}
+    failed_request(NOON, **whose, request_id="x", tags=tags, generation_id=generation_id)
 
 
 def keep_answer(mine: Office, generation_id: str) -> None:

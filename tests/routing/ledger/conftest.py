@@ -6,8 +6,17 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
+    from routing.ledger.orders import Payer
     from routing.ledger.writer import LedgerWriter
     from tests.routing.ledger.sessions import Commits
+
+
+@pytest.fixture
+def payer(transactional_db: None) -> "Payer":
+    """An account with a dollar and one key, without any limit."""
+    from tests.routing.ledger.books import USD, new_payer
+
+    return new_payer(USD)
 
 
 @pytest.fixture

@@ -246,8 +246,7 @@ def test_accounts_are_locked_before_anything_else_is_looked_at(books: Books) -> 
             assert first_sent.endswith("FOR NO KEY UPDATE")
 
 
-def test_a_fee_is_an_entry_beside_what_the_gateway_s_credentials_cost(writer) -> None:
-    payer = new_payer(USD)
+def test_a_fee_is_an_entry_beside_what_the_gateway_s_credentials_cost(writer, payer) -> None:
     hold = placed(writer, payer, 10 * CENT)
     order = settle_order(hold, 7 * CENT, byok_nano=40 * CENT)._replace(shared_nano=5 * CENT)
     carry_out(writer, order)

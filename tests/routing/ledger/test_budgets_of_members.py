@@ -21,7 +21,6 @@ from tests.routing.ledger.books import (
     USD,
     assert_books_agree,
     is_refused,
-    new_payer,
     payer_with_new_key,
     placed,
     renewed,
@@ -31,11 +30,6 @@ from tests.routing.ledger.books import (
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.both]
 BUDGET = {"limit_nano": 30 * CENT, "reset_interval": "monthly"}
-
-
-@pytest.fixture
-def payer() -> Payer:
-    return new_payer(USD)
 
 
 def members(*names: str) -> list[User]:

@@ -62,12 +62,10 @@ pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.both, pytest.
 AMOUNTS = st.integers(0, USD)
 LIMITS = st.integers(1, 4 * USD)
 WINDOWS: st.SearchStrategy[WindowName] = st.sampled_from(["total", "month", "week", "day"])
+RESETS: dict[WindowName, str | None]
 RESETS = {"total": None, "month": "monthly", "week": "weekly", "day": "daily"}
 INTERVALS = {"lifetime": "total", "monthly": "month", "weekly": "week", "daily": "day"}
-USAGES: tuple[tuple[str, WindowName], ...] = (
-    *(("usage", "total"), ("usage_monthly", "month")),
-    *(("usage_weekly", "week"), ("usage_daily", "day")),
-)
+USAGES = {f"usage_{reset}" if reset else "usage": window for window, reset in RESETS.items()}
 KEYS = st.integers(0, 2)
 # Of the first key; of the member everywhere; of the member in the first workspace.
 GUARDRAILS = st.sampled_from(["key", "member", "member here"])
@@ -358,7 +356,7 @@ class BudgetLife(RuleBasedStateMachine):
         assert caller is not None
         said = load_current_key(caller, read_free_requests(caller), self.now)
         told = orjson.loads(orjson.dumps(said))
-        for name, window in USAGES:
+        for name, window in USAGES.items():
             spent = self._counted(Limit((0,), window, 0, byok=False), is_open=False)
             assert told[name] == spent / USD, name
         limit = self.model.limits.get("key 0")
@@ -367,7 +365,7 @@ class BudgetLife(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         """Nothing of this life is left for the audit of the next one to read."""
-        if hasattr(self, "account"):
+        if has_begun(self):
             assert compare_books(now=self.now).mismatches == []
         Hold.objects.all().delete()
         Account.objects.update(held_nano=0)
@@ -382,13 +380,8 @@ def life() -> Iterator[type[BudgetLife]]:
     session.close()
 
 
-LIVES = settings(
-    max_examples=12,
-    stateful_step_count=30,
-    deadline=None,
-    suppress_health_check=list(HealthCheck),
-    print_blob=True,
-)
+UNHURRIED = settings(deadline=None, suppress_health_check=list(HealthCheck), print_blob=True)
+LIVES = settings(UNHURRIED, max_examples=12, stateful_step_count=30)
 
 
 @pytest.mark.timeout(300)

@@ -38,8 +38,7 @@ def give_back(hold: HoldOrder, nano: int, ref: str) -> bool:
     return new
 
 
-def test_a_charge_given_back_in_parts_is_never_given_back_twice(writer) -> None:
-    payer = new_payer(USD)
+def test_a_charge_given_back_in_parts_is_never_given_back_twice(writer, payer) -> None:
     hold = charged(writer, payer)
 
     assert give_back(hold, 4 * CENT, "one")
@@ -68,8 +67,7 @@ def test_it_counts_in_the_windows_in_which_the_charge_had_counted(writer) -> Non
     assert key_counters(payer)["day"] == (0, 0)
 
 
-def test_given_back_by_ten_at_once_beside_a_busy_writer_it_counts_once(writer) -> None:
-    payer = new_payer(USD)
+def test_given_back_by_ten_at_once_beside_a_busy_writer_it_counts_once(writer, payer) -> None:
     hold = charged(writer, payer)
 
     def told(number: int) -> bool:
@@ -89,8 +87,7 @@ def test_given_back_by_ten_at_once_beside_a_busy_writer_it_counts_once(writer) -
     assert totals(payer) == (USD, 0, 20 * CENT)
 
 
-def test_an_operator_gives_back_by_command(writer, capsys) -> None:
-    payer = new_payer(USD)
+def test_an_operator_gives_back_by_command(writer, capsys, payer) -> None:
     charge = charged(writer, payer).generation_id
 
     def reverse(usd: str, ref: str = "a", generation: str = charge) -> None:

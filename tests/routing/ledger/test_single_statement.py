@@ -159,8 +159,7 @@ def test_a_settlement_alone_books_what_it_says_once(sessions) -> None:
     assert_books_agree()
 
 
-def test_a_free_hold_asks_for_no_money_but_that_none_is_owed(sessions) -> None:
-    payer = new_payer(USD)
+def test_a_free_hold_asks_for_no_money_but_that_none_is_owed(sessions, payer) -> None:
     mine, dear = Order(sessions[0], payer), hold_order(payer, USD)
     assert mine.place(dear)
     assert mine.place(hold_order(payer, 0))

@@ -73,8 +73,7 @@ def test_a_late_settlement_books_the_charge_clears_lost_and_releases_nothing_aga
     assert recorded(dead, "lost", "charge_nano") == (False, 7 * CENT)
 
 
-def test_a_late_release_changes_nothing(writer) -> None:
-    payer = new_payer(USD)
+def test_a_late_release_changes_nothing(writer, payer) -> None:
     dead = placed(writer, payer, 10 * CENT, lease_s=-1)
     sweep_now()
     assert carry_out(writer, release_order(dead)) is True
@@ -82,17 +81,15 @@ def test_a_late_release_changes_nothing(writer) -> None:
     assert recorded(dead, "lost") == (True,)
 
 
-def test_more_expired_holds_than_one_batch_are_all_freed(writer) -> None:
-    payer = new_payer(USD)
+def test_more_expired_holds_than_one_batch_are_all_freed(writer, payer) -> None:
     orders = [hold_order(payer, 1000, lease_s=-1) for _ in range(SWEEP_BATCH + 20)]
     assert set(wait_all(writer, map(writer.submit, orders))) == {True}
     assert sweep_now() == SWEEP_BATCH + 20
     assert totals(payer) == (USD, 0, 0)
 
 
-def test_an_idle_writer_sweeps_by_itself(settings) -> None:
+def test_an_idle_writer_sweeps_by_itself(settings, payer) -> None:
     settings.HOLD_SWEEP_SECONDS = 0.05
-    payer = new_payer(USD)
     with running_writer() as writer:
         placed(writer, payer, 10 * CENT, lease_s=0.1)
         eventually(lambda: open_holds(payer) == [], within_s=10, what="the sweep", log=None)

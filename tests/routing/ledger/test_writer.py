@@ -18,7 +18,6 @@ from routing.ledger.writer import LedgerWriter
 from tests.routing.ledger.books import (
     CENT,
     USD,
-    assert_books_agree,
     carry_out,
     entries,
     hold_order,
@@ -98,8 +97,7 @@ def test_a_raised_hold_is_raised_on_everything_it_counts_against(writer) -> None
     assert totals(payer) == (USD, 45 * CENT, 0)
 
 
-def test_a_hold_that_is_gone_cannot_be_raised(writer) -> None:
-    payer = new_payer(USD)
+def test_a_hold_that_is_gone_cannot_be_raised(writer, payer) -> None:
     hold = placed(writer, payer, CENT)
     carry_out(writer, release_order(hold))
     assert carry_out(writer, TopUpOrder(hold.generation_id, payer, CENT)) is False
@@ -120,8 +118,7 @@ def test_a_hold_settles_in_the_windows_it_was_placed_in(writer) -> None:
     assert key_counters(later)["day"] == (0, 40 * CENT)
 
 
-def test_settled_fifty_times_at_once_by_two_writers_counts_once(writer) -> None:
-    payer = new_payer(USD)
+def test_settled_fifty_times_at_once_by_two_writers_counts_once(writer, payer) -> None:
     # Enough is held that a second release would not be refused.
     hold, _ = placed(writer, payer, 10 * CENT), placed(writer, payer, 50 * CENT)
     with running_writer() as other, ThreadPoolExecutor(50) as pool:
@@ -174,9 +171,8 @@ def test_money_freed_in_a_batch_is_there_for_the_holds_of_the_same_batch(writer,
     assert totals(payer) == (10 * CENT, 4 * CENT, 6 * CENT)
 
 
-def test_the_queue_is_bounded_but_settlements_always_fit(writer, commits, settings) -> None:
+def test_the_queue_is_bounded_but_settlements_always_fit(writer, commits, settings, payer) -> None:
     settings.LEDGER_QUEUE_MAX = 3
-    payer = new_payer(USD)
     held = placed(writer, payer, CENT)
     held_up(writer, commits)
 
@@ -251,7 +247,6 @@ def test_a_batch_that_settles_for_one_account_and_holds_for_another_cannot_deadl
         assert [wait_all(each, those) for each, those in tickets] == [[True, True]] * 2
 
     assert bool(meeting.deadlocks) is hasty
-    assert_books_agree()
 
 
 def _together(writer: LedgerWriter, orders: list[Any]) -> list[Ticket]:

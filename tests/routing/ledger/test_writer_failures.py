@@ -142,9 +142,8 @@ def test_a_raise_of_unknown_outcome_is_refused_and_its_money_comes_back(writer, 
     assert totals(payer) == (USD, 10 * CENT, 0)
 
 
-def test_a_failure_nobody_can_read_costs_no_charge(writer, commits) -> None:
+def test_a_failure_nobody_can_read_costs_no_charge(writer, commits, payer) -> None:
     """Such as a plan that a migration outdated: a fresh connection has none."""
-    payer = new_payer(USD)
     holds = placed(writer, payer, 10 * CENT), placed(writer, payer, CENT)
     first = held_up(writer, commits)
 
@@ -162,8 +161,7 @@ def test_a_failure_nobody_can_read_costs_no_charge(writer, commits) -> None:
 # --- Orders that cannot be written ----------------------------------------------------------------
 
 
-def test_poison_fails_alone_and_its_batch_mates_pass(writer, commits, caplog) -> None:
-    payer = new_payer(USD)
+def test_poison_fails_alone_and_its_batch_mates_pass(writer, commits, caplog, payer) -> None:
     settlements = [settle_order(placed(writer, payer, CENT), CENT) for _ in range(4)]
     settlements[1].record.pop("tokens_prompt")
     settlements[2].record["status"] = None
@@ -284,9 +282,7 @@ class Deadly(dict[str, Any]):
 
 
 @DIES
-def test_a_charge_that_kills_writers_is_told_and_let_go(caplog) -> None:
-    payer = new_payer(USD)
-
+def test_a_charge_that_kills_writers_is_told_and_let_go(caplog, payer) -> None:
     with running_writer() as writer:
         deadly, sound = (placed(writer, payer, 10 * CENT) for _ in range(2))
         poison = settle_order(deadly, 7 * CENT)._replace(record=Deadly())

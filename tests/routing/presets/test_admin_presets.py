@@ -10,8 +10,9 @@ from accounts.models import AuditRecord
 from accounts.services.keys import create_key
 from routing.metering.models import Generation
 from routing.presets.models import Preset, PresetVersion
+from tests.support.admin_pages import page
 from tests.support.management import Manager, manager
-from tests.support.operations import fill, generation, page
+from tests.support.operations import fill, generation
 
 pytestmark = [pytest.mark.django_db, pytest.mark.both]
 

@@ -8,28 +8,16 @@ from uuid import UUID
 import pytest
 from django.db import OperationalError
 
-from accounts.caller import Caller
 from gateway.shared_cache import SharedCache
 from routing.reports.failed_requests import FailureWriter, store_failures
 from routing.reports.flood import FloodGate, admit_records
 from routing.reports.models import FailedRequest, FailedRequestCount
 from routing.reports.report import RequestReport
 from routing.serving.request.errors import ErrorFacts
+from tests.routing.callers import CALLER
 from tests.support.valkey import ValkeyServer
 
 AT = datetime(2026, 5, 4, 10, 42, 7, tzinfo=UTC)
-CALLER = Caller(
-    key_id=7,
-    key_hash="hash",
-    management=False,
-    account_id=UUID(int=1),
-    workspace_id=UUID(int=2),
-    creator_id=None,
-    creator_left=False,
-    disabled=False,
-    expires_at=None,
-    default_text_model="",
-)
 LIMITED = ErrorFacts("rate_limit_exceeded", "key_requests", "Rate limit exceeded", {})
 
 

@@ -22,6 +22,7 @@ from routing.reports.models import FailedRequest, FailedRequestCount
 from routing.retention.expiry import forget_expired
 from tests.routing.history.records import Fact, Office, office, save
 from tests.routing.ledger.books import CENT, USD, generation, new_payer, placed, settle, totals
+from tests.support.operations import failed_request
 
 NOW = datetime.now(UTC)
 NOON = NOW.replace(hour=12, minute=0, second=0, microsecond=0)
@@ -47,28 +48,9 @@ def mine(db: None, settings: Any) -> Office:
             created_at=NOW,
             generation_at=day,
         )
-        FailedRequest.objects.create(
-            at=day,
-            request_id=f"r-{n}",
-            account_id=made.account.pk,
-            api_key_id=made.keys[0].pk,
-            format="chat",
-            requested_model="acme/one",
-            streamed=False,
-            status=402,
-            error_type="payment_required",
-            reason="key_limit",
-            text="no",
-            duration_ms=1,
-        )
+        failed_request(day, account_id=made.account.pk, api_key_id=made.keys[0].pk)
         FailedRequestCount.objects.create(
-            key=f"{n:032}",
-            minute=day,
-            address="",
-            key_prefix="",
-            status=401,
-            is_refused=True,
-            requests=2,
+            key=f"{n:032}", minute=day, status=401, is_refused=True, requests=2
         )
     return made
 

@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from importlib import import_module
 from typing import Any
-from uuid import UUID
 
 import pytest
 from django.db import IntegrityError, connection
@@ -28,6 +27,7 @@ from tests.routing.ledger.books import (
     settle,
     totals,
 )
+from tests.support.operations import failed_request
 
 pytestmark = [pytest.mark.django_db(transaction=True)]
 TABLE, FACTS, REFUSALS = (each.name for each in PARTITIONED)
@@ -78,23 +78,6 @@ def holder_of(pk: str | int, *, table: str = TABLE, key: str = "id") -> str:
     return name
 
 
-def refuse(at: datetime) -> FailedRequest:
-    return FailedRequest.objects.create(
-        at=at,
-        request_id=f"r-{at:%j}",
-        account_id=UUID(int=7),
-        api_key_id=7,
-        format="chat",
-        requested_model="m",
-        streamed=False,
-        status=429,
-        error_type="rate_limit",
-        reason="key_rate",
-        text="too many",
-        duration_ms=1,
-    )
-
-
 def test_what_was_there_before_goes_on_and_comes_back(writer) -> None:
     convert_back()
     plain = indexes()
@@ -119,11 +102,11 @@ def test_what_was_there_before_goes_on_and_comes_back(writer) -> None:
 def test_refusals_are_counted_on_from_where_they_were() -> None:
     convert_back()
     plain, now = indexes(REFUSALS), datetime.now(UTC)
-    first = refuse(now)
+    first = failed_request(now)
     convert()
-    second = refuse(now)
+    second = failed_request(now)
     convert_back()
-    third = refuse(now)
+    third = failed_request(now)
 
     assert [each.pk - first.pk for each in (first, second, third)] == [0, 1, 2]
     assert indexes(REFUSALS) == plain
@@ -135,7 +118,7 @@ def test_figures_and_refusals_stand_in_their_month_and_leave_with_it(settings: A
     create_partitions(end)
     days = (end + timedelta(days=1), end + timedelta(days=40))
     save(mine, [Fact(f"gen-{n}", day, 0) for n, day in enumerate(days)])
-    refused = [refuse(day) for day in days]
+    refused = [failed_request(day) for day in days]
     later = end + timedelta(days=70)
     roll_up(later, work_s=60)
     CallsCounted.objects.create(pk=1, until=later)

@@ -6,7 +6,6 @@ from datetime import UTC, datetime
 from typing import Any
 
 from accounts.byok import ByokEntry
-from accounts.caller import Caller
 from accounts.spending import find_window_starts
 from routing.entities.entries import EndpointEntry
 from routing.formats.chat.format import CHAT
@@ -22,6 +21,7 @@ from routing.serving.request.context import (
     RequestProgress,
 )
 from routing.upstreams.failures import UpstreamFailure
+from tests.routing.callers import CALLER
 from tests.routing.selection.entries import model
 
 ROOT = "http://gateway.test"
@@ -33,23 +33,11 @@ def call_to(*endpoints: EndpointEntry, at: datetime = ADMITTED_AT, **body: Any) 
     said = {"model": "acme/small", "messages": [{"role": "user", "content": "Hello"}], **body}
     chat = parse_chat(said, session_header=None)
     account, workspace = uuid.uuid4(), uuid.uuid4()
-    caller = Caller(
-        key_id=1,
-        key_hash="0" * 64,
-        management=False,
-        account_id=account,
-        workspace_id=workspace,
-        creator_id=None,
-        creator_left=False,
-        disabled=False,
-        expires_at=None,
-        default_text_model="",
-        key_name="CI",
-    )
+    whose: Any = {"key_id": 1, "account_id": account, "workspace_id": workspace}
     ask = Requirements(kinds=frozenset({"openai"}))
     context = RequestContext(
         generation_id="gen-1-test",
-        caller=caller,
+        caller=replace(CALLER, **whose, key_name="CI"),
         payer=Payer(account, workspace, 1, tuple(find_window_starts(at).items())),
         format=CHAT,
         chat=chat,

@@ -82,3 +82,9 @@ class Asked:
 @pytest.fixture
 def chat(upstream: SimulatedUpstream, wire: RawConnection) -> Asked:
     return Asked(upstream, wire, "chat/completions")
+
+
+@pytest.fixture
+def ask(upstream: SimulatedUpstream, wire: RawConnection, format: str) -> Asked:
+    """In the `format` of the test."""
+    return Asked(upstream, wire, format)

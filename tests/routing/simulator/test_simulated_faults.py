@@ -30,11 +30,6 @@ def format(request) -> str:
     return name
 
 
-@pytest.fixture
-def ask(upstream, wire, format) -> Asked:
-    return Asked(upstream, wire, format)
-
-
 def text(events: list[tuple[str, Any]]) -> str:
     """What the deltas of a stream of any format say."""
     said = ""

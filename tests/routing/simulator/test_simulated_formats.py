@@ -61,11 +61,6 @@ def format(request) -> str:
     return name
 
 
-@pytest.fixture
-def ask(upstream, wire, format) -> Asked:
-    return Asked(upstream, wire, format)
-
-
 def pieces(events: list[tuple[str, Any]], name: str) -> list[Any]:
     """What the deltas of this name hold, in either format."""
     deltas = [value["delta"] for _, value in events if "delta" in value]
