@@ -69,11 +69,14 @@ def operations(document: dict[str, Any]) -> dict[tuple[str, str], dict[str, Any]
 
 
 def routed(resolver: URLResolver, prefix: str = "") -> Iterator[tuple[str, str]]:
-    """Every path below /api/ that a viewset answers, with its methods."""
+    """Every path below /api/ that a viewset answers callers on, with its methods."""
     for entry in resolver.url_patterns:
         place = prefix + str(entry.pattern)
         if isinstance(entry, URLResolver):
             yield from routed(entry, place)
+        elif place.startswith("api/^internal/"):
+            # Of machines among each other.
+            continue
         elif isinstance(entry, URLPattern) and place.startswith("api/"):
             path = re.sub(
                 r"\(\?P<(\w+)>\[\^/\]\+\)", r"{\1}", place.replace("^", "", 1).rstrip("$")

@@ -16,6 +16,7 @@ from tests.support.bed import Bed
 from tests.support.gateways import StartGateway
 from tests.support.server import GatewayServer
 
+pytestmark = pytest.mark.thorough
 FAR = "far"
 UNREACHABLE = (502, "intern_unreachable", True)
 
