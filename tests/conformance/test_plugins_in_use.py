@@ -67,7 +67,8 @@ def test_healing_is_a_stage_where_it_did_something_and_presets_carry_it(desk: De
 # --- Schemas --------------------------------------------------------------------------------------
 
 REPAIR = [HEAL[0] | {"repair": True}]
-STRICT = {"type": "json_schema", "json_schema": {"name": "n", "schema": SCHEMA, "strict": True}}
+SHAPE = {"name": "n", "schema": SCHEMA, "strict": True}
+STRICT = {"type": "json_schema", "json_schema": SHAPE}
 MISFIT, FIT = '{"a": "one"}', '{"a": 1}'
 USED = {"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15}
 
@@ -129,7 +130,7 @@ def test_a_guardrail_holds_to_schemas_and_streams_are_only_looked_at(desk: Desk)
     assert len(desk.upstream.requests("chat-a")) == 1
     assert desk.ok(response_format=STRICT, headers=METADATA)["usage"]["cost"] > 0
     assert len(desk.upstream.requests("chat-a")) == 3
-    unasked = STRICT | {"json_schema": STRICT["json_schema"] | {"strict": False}}
+    unasked = STRICT | {"json_schema": SHAPE | {"strict": False}}
     assert stages(desk.ok(response_format=unasked, headers=METADATA)) == []
 
 

@@ -90,7 +90,7 @@ def test_guesses_at_the_old_one_are_bounded(person: User, settings: Any) -> None
         # Of an address that runs share with nobody.
         from secrets import randbelow
 
-        place = {"REMOTE_ADDR": f"198.18.{randbelow(256)}.{randbelow(256)}"}
+        place: Any = {"REMOTE_ADDR": f"198.18.{randbelow(256)}.{randbelow(256)}"}
         path = reverse("change_password")
         answers = [client.post(path, FORM | {"old": "wrong"}, **place) for _ in range(3)]
         assert [each.status_code for each in answers] == [400, 400, 429]

@@ -69,7 +69,7 @@ def build_reports(*, traced: bool) -> list["RequestReport"]:
     from routing.metering.usage import Usage
     from routing.reports.report import Phases, RequestReport
     from routing.serving.request.context import Attempt
-    from tests.routing.reports.test_failure_writer import CALLER
+    from tests.routing.callers import CALLER
 
     snapshot = assemble(rows_of(0, 0))
     endpoint = snapshot.models[MODEL].endpoints[0]

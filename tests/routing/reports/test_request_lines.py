@@ -18,7 +18,8 @@ from routing.reports.request_lines import (
 )
 from routing.serving.request.context import Attempt
 from routing.serving.request.errors import ErrorFacts
-from tests.routing.reports.test_failure_writer import AT, CALLER, report
+from tests.routing.callers import CALLER
+from tests.routing.reports.test_failure_writer import AT, report
 
 KEY = "sk-rt-v1-au7...890"
 
