@@ -223,7 +223,8 @@ def send_request(
 def _check_tunnel(reply: HttpReply, signature: str) -> None:
     """Raises `ChatRefused` where a stranger answered, or the other end had no answer."""
     reason: str | None = reply.headers.get(REASON_HEADER.lower())
-    if not compare_digest(reply.headers.get(ANSWER_HEADER.lower(), ""), sign_answer(signature)):
+    proof = reply.headers.get(ANSWER_HEADER.lower(), "").encode()
+    if not compare_digest(proof, sign_answer(signature).encode()):
         reason = "intern_unreachable"
     if reason is not None:
         reply.close()

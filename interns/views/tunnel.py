@@ -26,8 +26,8 @@ from interns.runtime.tunnel import (
     REQUEST_HEADER,
     SignedRequest,
     is_signed,
+    read_header,
     read_host,
-    read_wait_s,
     sign_answer,
 )
 from interns.views.base import InternViewSet
@@ -50,15 +50,18 @@ class TunnelViewSet(InternViewSet):
         # As it was sent, where the server tells: that was signed, and is passed on.
         path = str(request.META.get("RAW_URI") or request.get_full_path())
         header = str(request.META.get(_SIGNATURE, ""))
-        body = bytes(read_raw_body(request, bytes_max=BODY_BYTES_MAX))
+        stated = read_header(header, time.time())
+        if stated is None or not path.startswith(PREFIX):
+            # Before anything of a stranger's is read.
+            raise UnknownPath
         signed = SignedRequest(
             read_host(request.META.get("HTTP_HOST", "")),
             str(request.method),
             path,
-            body,
-            read_wait_s(header),
+            bytes(read_raw_body(request, bytes_max=BODY_BYTES_MAX)),
+            stated.wait_s,
         )
-        if not path.startswith(PREFIX) or not is_signed(signed, header, time.time()):
+        if not is_signed(signed, stated):
             raise UnknownPath
         proof = {ANSWER_HEADER: sign_answer(header)}
         intern = UUID(intern_id)
