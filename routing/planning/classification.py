@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
 from django.http import HttpRequest
+from gevent import GreenletExit
 
 from gateway.http.errors import GatewayError
 from gateway.http.jsonio import JsonObject, loads
@@ -17,10 +18,10 @@ from routing.catalogue.snapshot import catalogue
 from routing.entities.entries import ModelEntry
 from routing.formats.decisions import DECISIONS, read_questions
 from routing.formats.plugins import CLASSIFIER_MS
-from routing.planning.admission_errors import build_refusal, refuse_too_many
+from routing.guarding.filters import apply_filters
+from routing.planning.admission_errors import build_refusal
 from routing.planning.candidates import CHOSEN_MODEL, find_auto_plugin, resolve
 from routing.planning.pipeline import Planning, admit
-from routing.serving.admission.rate_limits import end_places
 from routing.serving.decisions.answer import answer_decisions
 from routing.serving.decisions.plan import DecisionPlan
 from routing.tools.model_calls import format_transcript
@@ -45,13 +46,19 @@ class _Verdict(NamedTuple):
 
 def classify_prompt(request: HttpRequest, planning: Planning) -> None:
     """Let the classifier of the request's router choose the model that is tried first. A
-    conversation that keeps its model is not classified again.
+    conversation that keeps its model is not classified again, and what external guards may keep
+    back is not classified at all: they look at it later.
 
-    Raises the `GatewayError` with which the request would be refused anyway, and no other.
+    Raises the `GatewayError` with which the request would be refused anyway, or that its worker is
+    stopping, and no other.
     """
     plugin = find_auto_plugin(planning.chat, planning.asked.resolution)
     classifier = None if plugin is None else plugin.get("classifier")
     if plugin is None or not classifier or planning.asked.conversation.model_id() is not None:
+        return
+    guard = planning.caller.guard
+    guards = () if guard is None else guard.external_guards
+    if any(each.guard.acts and each.guard.looks_at("input") for each in guards):
         return
     if planning.refuse_early is not None:
         planning.refuse_early(planning)
@@ -59,6 +66,8 @@ def classify_prompt(request: HttpRequest, planning: Planning) -> None:
     try:
         verdict = _ask(request, planning, classifier)
     except GatewayError as error:
+        if isinstance(error.__cause__, GreenletExit):
+            raise
         error_type = error.error_type
     except Exception as error:
         log.exception("A classifier failed", exc_info=error)
@@ -100,28 +109,37 @@ def _ask(request: HttpRequest, planning: Planning, classifier: JsonObject) -> _V
     }
     body: JsonObject = {
         "model": classifier["model"],
-        "state": format_transcript(chat.body["messages"])[-_STATE_CHARS_MAX:],
+        "state": _read_state(planning),
         "questions": {_QUESTION: question},
         "provider": provider,
     }
     if chat.user is not None:
         body["user"] = chat.user
+    if chat.metadata or chat.trace:
+        # Tags are read from both, and decisions have no metadata, whose tags come first.
+        metadata = chat.metadata or {}
+        body["trace"] = {**metadata, **(chat.trace or {}), **metadata}
     progress = admit(request, planning.caller, body, format=DECISIONS)
-    try:
-        if progress.context.refusal is not None:
-            raise build_refusal(progress)
-        original = progress.context.chat.original
-        assert original is not None
-        plan = DecisionPlan(original, progress.context.choice.models)
-        progress.demands_of = plan.demands
-        refuse_too_many(progress)
-        answer: Any = loads(answer_decisions(progress, plan, read_questions(body)))
-    finally:
-        end_places(progress)
+    if progress.context.refusal is not None:
+        raise build_refusal(progress)
+    original = progress.context.chat.original
+    assert original is not None
+    plan = DecisionPlan(original, progress.context.choice.models)
+    progress.demands_of = plan.demands
+    # The caller sent one request, which its rate limits count.
+    answer: Any = loads(answer_decisions(progress, plan, read_questions(body)))
     judged, cost_usd = answer["answers"][_QUESTION], answer["usage"]["cost"]
     cost_nano = round(cost_usd * 1_000_000_000)
     generation_id = progress.context.generation_id
     return _Verdict(generation_id, judged["choice"], judged["confidence"], cost_nano)
+
+
+def _read_state(planning: Planning) -> str:
+    """The end of the conversation. Filters see it before it is cut: they know no half secrets."""
+    chat, guard = planning.chat, planning.caller.guard
+    if guard is not None and guard.filters:
+        chat = apply_filters(chat, guard.filters, planning.caller.account_id).chat
+    return format_transcript(chat.body["messages"])[-_STATE_CHARS_MAX:]
 
 
 def _choose_first(planning: Planning, plugin: JsonObject, wanted: str | None) -> ModelEntry | None:

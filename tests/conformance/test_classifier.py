@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from tests.conformance.desk import Desk, exact, nano, saying
+from tests.conformance.guarded import set_guardrail
 
 JUDGE, CODER, TALKER = "typesafe/jev-1.13", "acme/solo", "acme/text"
 CLASSES = {
@@ -41,18 +42,31 @@ def ask(desk: Desk, **request: Any) -> tuple[Any, Any]:
     return answer, told
 
 
+def list_decisions(desk: Desk) -> list[Any]:
+    """The bodies of what upstreams were asked to decide."""
+    bodies = [each["body"] for each in desk.upstream.requests()]
+    return [each for each in bodies if "questions" in each]
+
+
 def test_the_likeliest_class_s_model_answers_and_the_decision_is_on_the_books(desk: Desk) -> None:
-    answer, told = ask(desk, **routed(min_confidence=0.5))
+    path = f"/keys/{desk.account.api_key_hash}"
+    # The caller's one request, beside which the decision does not count.
+    limits = {"rate_limits": [{"requests_per_minute": 1, "concurrent": 1}]}
+    assert desk.manage("PATCH", path, limits).status_code == 200
+    tags = {"metadata": {"team": "blue"}, "trace": {"team": "red", "feature": "search"}}
+
+    answer, told = ask(desk, **routed(min_confidence=0.5), **tags)
 
     assert answer["model"] == TALKER
     assert (told["result"], told["label"], told["model"]) == ("class", "talk", TALKER)
     assert told["confidence"] > 0.5
-    [sent] = [each["body"] for each in desk.upstream.requests() if "questions" in each["body"]]
+    [sent] = list_decisions(desk)
     assert sent["state"] == "user: Good morning"
     assert list(sent["questions"]["class"]["criteria"]) == ["code", "talk"]
     [stage] = answer["router_metadata"]["pipeline"]
     assert (stage["type"], stage["name"]) == ("classifier", "auto-router")
     decision = desk.generation(told["generation_id"])
+    assert decision["tags"] == {"team": "blue", "feature": "search"}
     assert nano(decision["total_cost"]) == nano(told["cost"]) > 0
     assert desk.total_usage_nano() == nano(told["cost"]) + nano(answer["usage"]["cost"])
     desk.server.check_books()
@@ -92,6 +106,26 @@ def test_a_conversation_keeps_its_model_without_another_decision(desk: Desk) -> 
     again, told = ask(desk, session_id="kept", **routed())
 
     assert (again["model"], told) == (first["model"], None)
+
+
+def test_nobody_classifies_what_guards_may_keep_back(desk: Desk) -> None:
+    guard = {"kind": "decision", "model": JUDGE, "on": "input", "on_failure": "open"}
+    for action, names in (("flag", ["class", "unsafe"]), ("block", ["unsafe"])):
+        before = len(list_decisions(desk))
+        set_guardrail(desk, external_guards=[guard | {"action": action, "threshold": 1}])
+        _, told = ask(desk, **routed())
+        asked = [name for each in list_decisions(desk)[before:] for name in each["questions"]]
+        assert (asked, told is None) == (names, action == "block")
+
+
+def test_no_half_of_a_secret_is_classified(desk: Desk) -> None:
+    patterns = [{"pattern": "SECRET of [a-z]+", "action": "redact"}]
+    set_guardrail(desk, content_filters=patterns)
+    text = "SECRET of somebody" + " x" * 3_995
+    ask(desk, **routed() | {"messages": saying(text)})
+    [sent] = list_decisions(desk)
+    assert len(sent["state"]) == 8_000
+    assert "body" not in sent["state"]
 
 
 def test_a_classifier_without_a_choice_is_refused(desk: Desk) -> None:
