@@ -10,9 +10,11 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import Any, Final, NamedTuple
 
+from gevent import GreenletExit
+
 from accounts.external_guards import Side
 from accounts.guard_rules import PlacedGuard
-from gateway.http.errors import GatewayError, MalformedJson, Unavailable
+from gateway.http.errors import GatewayError, MalformedJson, PaymentRequired, Unavailable
 from gateway.http.jsonio import JsonObject, dumps, loads
 from gateway.outbound.errors import OutboundError
 from routing.catalogue.snapshot import catalogue
@@ -102,7 +104,7 @@ class ExternalGuards:
 
     def _look(self, placed: PlacedGuard, side: Side, texts: Sequence[str]) -> Any:
         guard, began = placed.guard, process.now()
-        verdict, failure = Verdict([], "", {}), ""
+        verdict, failure, unpaid = Verdict([], "", {}), "", None
         until = min(self._context.deadline, began + guard.timeout_s)
         try:
             if sum(map(len, texts)) > TEXT_CHARS_MAX:
@@ -112,7 +114,12 @@ class ExternalGuards:
         except GuardFailed as error:
             failure = str(error)
         except GatewayError as error:
+            if isinstance(error.__cause__, GreenletExit):
+                # The worker is stopping, and says nothing of the guard.
+                raise
             failure = error.text
+            if side == "input" and isinstance(error, PaymentRequired):
+                unpaid = error
         except OutboundError as error:
             failure = type(error).__name__
         is_found = bool(verdict.detected) or bool(failure and guard.blocks and not guard.fails_open)
@@ -137,6 +144,8 @@ class ExternalGuards:
             self.stages.append(_build_stage(placed, check, verdict.detected or ["no answer"]))
         if not (is_found and guard.acts):
             return None
+        if unpaid is not None:
+            return lambda: unpaid
         if failure:
             return partial(Unavailable, "A guard of this request does not answer")
         return partial(Flagged, verdict.detected, verdict.text)

@@ -166,6 +166,9 @@ class AnswerReuse:
         pieces, self._pieces = self._pieces, []
         if progress.good_end is None or attempt is None or self._bytes_left < 0:
             return None
+        if any("failure" in check for check in progress.guard_checks):
+            # A guard that answers again may think otherwise of it.
+            return None
         if progress.loop is not None and progress.loop.cut_unpaid:
             # A caller who has paid since gets the full answer.
             return None

@@ -30,7 +30,8 @@ def decision(**more: Any) -> dict[str, Any]:
 def gateway(gateway_with: Any, simulator: Any) -> Any:
     silent = bench.provider("silent", "http://127.0.0.1:9/v1")
     providers = [*bench.personas(simulator), silent]
-    return gateway_with([SOLO, JUDGE], providers=providers, API_KEY_CACHE_SECONDS="0")
+    settings = {"API_KEY_CACHE_SECONDS": "0", "ROUTER_RESPONSE_CACHE_ENABLED": "true"}
+    return gateway_with([SOLO, JUDGE], providers=providers, **settings)
 
 
 @pytest.fixture
@@ -136,6 +137,24 @@ def test_a_guard_that_is_silent_or_only_looks(desk: Desk, guard: Any, statuses: 
     withheld = action == "blocked" and status == 200
     if status == 200:
         assert (answer.json()["choices"][0]["finish_reason"] == "content_filter") is withheld
+
+
+def test_who_cannot_pay_for_a_guard_is_told_so(gateway: Any, simulator: Any, desk: Desk) -> None:
+    poor = Desk(gateway, simulator, seed_account(gateway, credits_usd="0.000001"), "solo/model")
+    set_guardrail(poor, external_guards=[decision(on="input")])
+    refused = ask(poor)
+    assert refused.json()["error"]["metadata"]["error_type"] == "payment_required", refused.text
+    assert (refused.status_code, stage_of(refused)["data"]["action"]) == (402, "blocked")
+    assert desk.upstream.requests() == []
+
+
+def test_an_answer_that_no_guard_saw_is_not_cached(desk: Desk) -> None:
+    for provider, again in (("third", "HIT"), ("silent", "MISS")):
+        guard = moderation(provider=provider, on="output", on_failure="open")
+        set_guardrail(desk, external_guards=[guard])
+        answers = [desk.post(headers={"X-Router-Cache": "true"}) for _ in range(2)]
+        found = [each.headers["X-Router-Cache-Status"] for each in answers]
+        assert found == ["MISS", again]
 
 
 def test_what_no_guard_can_be_is_refused(desk: Desk) -> None:
