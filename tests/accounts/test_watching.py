@@ -192,6 +192,8 @@ def test_end_users_without_a_limit_of_their_own_share_the_events_of_a_day(
 
     # Two levels of 50 of them, and that there are more.
     assert record_end_user_spending(now=NOW) == EVENTS_A_DAY + 1
+    # None of the lower level took the place of one that spent more.
+    assert Event.objects.filter(data__level_percent=80).count() == len(users)
     assert Event.objects.get(data__scope="end_users").workspace_id == workspace.pk
     own = f"{workspace.pk.hex}:{special[:31]}"
     spend("end_user", own, 10, limit_nano=20 * USD, **place)

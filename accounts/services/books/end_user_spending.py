@@ -100,5 +100,6 @@ def _choose_events(
         data__has_own_limit=False,
     )
     room = max(0, EVENTS_A_DAY - recorded.count())
-    new = find_new_events(events)
+    # The highest levels, which may stop requests, come before the many that only warn.
+    new = sorted(find_new_events(events), key=lambda each: -each.data["level_percent"])
     return new if len(new) <= room else [*new[:room], more]
