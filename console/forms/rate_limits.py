@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from accounts.views.schemas.fields import resolve_rate_limits
 from gateway.http.errors import SchemaInvalid
 from gateway.http.jsonio import JsonObject
-from gateway.limits.rules import FIELDS, FIGURE_MAX, LIMITS_MAX, RateLimit
+from gateway.limits.rules import FIELDS, FIGURE_MAX, LIMITS_MAX, RateLimit, is_fitting_burst
 
 # As columns keep them.
 Limits = Sequence[JsonObject] | None
@@ -39,8 +39,11 @@ class FiguresForm(forms.Form):
 
     def clean_burst(self) -> int | None:
         burst: int | None = self.cleaned_data["burst"]
-        if burst is not None and burst > (self.cleaned_data.get("requests_per_minute") or 0):
-            raise forms.ValidationError("No more than the requests per minute.")
+        per_minute = self.cleaned_data.get("requests_per_minute")
+        if burst is not None and not is_fitting_burst(burst, per_minute):
+            raise forms.ValidationError(
+                "No more than the requests per minute, and no less than a sixtieth of them."
+            )
         return burst
 
     def read_figures(self) -> JsonObject:

@@ -21,13 +21,22 @@ FIGURES: Final = ("requests_per_minute", "requests_per_day", "tokens_per_minute"
 # With what only stands beside one of them.
 FIELDS: Final = (*FIGURES, "burst")
 _FIGURE_WORDS: Final = ", ".join(FIGURES)
-_BURST_TEXT: Final = "Invalid input: burst is at most requests_per_minute, which stands beside it"
+_BURST_TEXT: Final = (
+    "Invalid input: burst is at most requests_per_minute, which stands beside it, and at least a "
+    "sixtieth of it"
+)
 # The beginning of a counter's name says what it counts.
 REQUESTS, DAY, TOKENS, BURST = "rule_requests", "rule_day", "rule_tokens", "rule_burst"
 
 TAG_PATTERN: Final = r"^[^=]+=.+$"
 _Figure = Annotated[int, Field(ge=1, le=FIGURE_MAX)] | None
 _Name = Annotated[str, Field(min_length=1, max_length=200)] | None
+
+
+def is_fitting_burst(burst: int, requests_per_minute: int | None) -> bool:
+    """Whether a minute's share of so many is there, and takes a second at least: windows are whole
+    seconds, and a smaller one would let less through than the minute."""
+    return requests_per_minute is not None and (burst <= requests_per_minute <= MINUTE_S * burst)
 
 
 class RateLimitScope(Body):
@@ -65,7 +74,7 @@ class EndpointRateLimit(Body):
 
     @model_validator(mode="after")
     def _has_a_fitting_burst(self) -> "EndpointRateLimit":
-        if self.burst is not None and self.burst > (self.requests_per_minute or 0):
+        if self.burst is not None and not is_fitting_burst(self.burst, self.requests_per_minute):
             raise PydanticCustomError("burst_too_large", _BURST_TEXT)
         return self
 

@@ -66,6 +66,7 @@ def test_limits_are_set_changed_and_taken_away(office: Office) -> None:
         ({"requests_per_minute": 0}, "requests_per_minute"),
         ({"requests_per_minute": 5, "burst": 6}, "at most requests_per_minute"),
         ({"requests_per_day": 5, "burst": 1}, "at most requests_per_minute"),
+        ({"requests_per_minute": 601, "burst": 10}, "at least a sixtieth"),
         ({"requests_per_minute": True}, "requests_per_minute"),
         ({"requests_per_hour": 5, "concurrent": 1}, "requests_per_hour"),
         ({"scope": {"team": "a"}, "concurrent": 1}, "team"),

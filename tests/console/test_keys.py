@@ -226,6 +226,8 @@ def test_the_page_s_figures_are_those_of_all_requests_and_limits_with_a_scope_st
     kept = [{"requests_per_minute": 5, "concurrent": 3, "burst": 2}, scoped]
     assert key.rate_limits == kept
     assert "No more than the requests" in client.post(path, fields | figures | {"burst": "6"}).text
+    many = fields | figures | {"requests_per_minute": "121"}
+    assert "no less than a sixtieth" in client.post(path, many).text
     key.refresh_from_db()
     assert key.rate_limits == kept
     client.post(path, fields)

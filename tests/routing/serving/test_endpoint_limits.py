@@ -263,7 +263,7 @@ def test_two_limits_of_one_scope_are_one_with_the_smaller_figures() -> None:
     [
         (60, 10, 1, [(60, 60, 1), (10, 10, 1)]),
         (7, 1, 1, [(7, 60, 1), (1, 8, 1)]),
-        (600, 1, 1, [(600, 60, 1), (1, 1, 1)]),
+        (600, 10, 1, [(600, 60, 1), (10, 1, 1)]),
         # More calls than a burst have a part of a minute that is all their own.
         (60, 10, 20, [(60, 60, 20), (10, 10, 10)]),
     ],
