@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from orjson import loads
 
-from gateway.http.jsonio import JsonObject
+from gateway.http.jsonio import DEPTH_MAX, JsonObject, is_deeper_than
 from gateway.sandbox import host_users
 from gateway.sandbox.subprocess_worker import SubprocessWorker, WorkerEnded, WorkerTimeout
 from routing.formats.chat.request import ChatRequest
@@ -109,12 +109,15 @@ def mend_json(texts: Sequence[str], *, wants_object: bool) -> str | None:
 
 def find_schema_problem(text: str, schema: JsonObject) -> str | None:
     """What is wrong with an answer that is to fit a JSON schema, empty where it does. None where
-    that cannot be told: the schema is none, or looking takes too much time or memory."""
+    that cannot be told: the schema is none, the answer nests past 128 levels, or looking takes too
+    much time or memory."""
     if len(text) > CHARS_MAX:
         return None
     value = _parse_strict(text)
     if value is None and text.strip() != "null":
         return "it is not JSON"
+    if is_deeper_than(DEPTH_MAX, text.encode()):
+        return None
     return _ask_mender({"value": value, "schema": schema}, "jsonschema.validators")
 
 
@@ -134,7 +137,7 @@ def _ask_mender(question: JsonObject, package: str) -> str | None:
             return mender.receive(_MADE_BYTES_MAX, until).decode()
         finally:
             mender.close()
-    except (OSError, WorkerEnded, WorkerTimeout, ValueError):
+    except (OSError, WorkerEnded, WorkerTimeout, ValueError, RecursionError):
         return None
     finally:
         _free.release()

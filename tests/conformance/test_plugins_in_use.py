@@ -69,7 +69,9 @@ def test_healing_is_a_stage_where_it_did_something_and_presets_carry_it(desk: De
 REPAIR = [HEAL[0] | {"repair": True}]
 SHAPE = {"name": "n", "schema": SCHEMA, "strict": True}
 STRICT = {"type": "json_schema", "json_schema": SHAPE}
+DEEP = "[" * 1_000 + "]" * 1_000
 MISFIT, FIT = '{"a": "one"}', '{"a": 1}'
+CUT = {"text": FIT, "finish_reason": "length"}
 USED = {"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15}
 
 
@@ -105,6 +107,10 @@ def test_every_answer_that_was_made_is_on_the_books(desk: Desk) -> None:
         ([{"text": MISFIT, "usage": USED}, {"text": FIT, "usage": USED}], FIT, "repaired", 2),
         ([{"text": MISFIT, "usage": USED}, {"text": "No.", "usage": USED}], "No.", "invalid", 2),
         ([{"text": MISFIT, "usage": USED}, failing, failing, failing], MISFIT, "invalid", 1),
+        # Nobody looks at what is too deep; and what was cut short or says nothing is no better.
+        ([{"text": MISFIT, "usage": USED}, {"text": DEEP, "usage": USED}], DEEP, "unchecked", 2),
+        ([{"text": MISFIT, "usage": USED}, CUT | {"usage": USED}], MISFIT, "invalid", 2),
+        ([{"text": MISFIT, "usage": USED}, {"text": "", "usage": USED}], MISFIT, "invalid", 2),
     ):
         desk.upstream.clear()
         desk.upstream.script("chat-a", *script)
@@ -117,16 +123,28 @@ def test_every_answer_that_was_made_is_on_the_books(desk: Desk) -> None:
     desk.server.check_books()
 
 
+def test_the_second_call_is_estimated_by_what_it_was_asked_with(desk: Desk) -> None:
+    unreported = {"text": MISFIT, "usage": None}
+    desk.upstream.script("chat-a", unreported, unreported, {"text": FIT, "usage": None})
+    asked: dict[str, Any] = {"plugins": REPAIR, "response_format": STRICT}
+    one = desk.ok(response_format=STRICT)["usage"]
+    both = desk.ok(**asked)["usage"]
+    assert both["prompt_tokens"] > 2 * one["prompt_tokens"]
+
+
 def test_a_guardrail_holds_to_schemas_and_streams_are_only_looked_at(desk: Desk) -> None:
     set_guardrail(desk, enforce_schema=True)
-    desk.upstream.script("chat-a", {"text": MISFIT}, repeat=True)
-    answer = desk.server.post(
-        "/api/v1/chat/completions",
-        key=desk.account.api_key,
-        headers=METADATA,
-        json={"model": desk.model, "messages": HELLO, "response_format": STRICT, "stream": True},
-    )
-    assert '"result":"invalid"' in answer.text
+    for text, result in ((DEEP, "unchecked"), (MISFIT, "invalid")):
+        desk.upstream.clear()
+        desk.upstream.script("chat-a", {"text": text}, repeat=True)
+        asked = {"model": desk.model, "messages": HELLO, "response_format": STRICT, "stream": True}
+        answer = desk.server.post(
+            "/api/v1/chat/completions",
+            key=desk.account.api_key,
+            headers=METADATA,
+            json=asked,
+        )
+        assert f'"result":"{result}"' in answer.text
     assert len(desk.upstream.requests("chat-a")) == 1
     assert desk.ok(response_format=STRICT, headers=METADATA)["usage"]["cost"] > 0
     assert len(desk.upstream.requests("chat-a")) == 3

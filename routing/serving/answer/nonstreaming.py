@@ -103,7 +103,9 @@ def _finish_loop(progress: RequestProgress, talk: LoopResult) -> bytes:
 def _finish_answer(progress: RequestProgress, attempt: Attempt, answer: Answer) -> bytes:
     progress.served_by = attempt
     record_success(attempt)
-    usage = measure_usage(progress, attempt, answer.usage, count_text_chars(answer.message))
+    check, chars = progress.schema_check, count_text_chars(answer.message)
+    prompt_chars = None if check is None else check.prompt_text_chars
+    usage = measure_usage(progress, attempt, answer.usage, chars, prompt_chars=prompt_chars)
     if attempt.failure is None:
         calls, tokens = answer.message.get("tool_calls"), usage.completion_tokens
         are_tools_good = are_well_formed(calls) if calls else None

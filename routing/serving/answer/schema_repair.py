@@ -1,7 +1,7 @@
 """Answers that do not fit the schema of their request: mended here, else asked for once more.
 
 The second call goes to the same endpoint and is told what was wrong. Both are paid for. Where it
-does no better, the caller gets the first answer and is told that it does not fit.
+gives no whole text, the caller gets the first answer and is told that it does not fit.
 """
 
 from dataclasses import replace
@@ -9,6 +9,7 @@ from typing import Final, Literal
 
 from gateway.http.errors import GatewayError
 from gateway.http.jsonio import JsonObject
+from gateway.http.responses import log
 from routing.entities.exchange import Answer
 from routing.formats.chat.answer import count_text_chars
 from routing.formats.chat.request import ChatRequest
@@ -59,7 +60,11 @@ def check_stream(progress: RequestProgress, finish_reason: str) -> None:
 
 
 def _judge(check: SchemaCheck, text: str) -> tuple[Literal["valid", "invalid", "unchecked"], str]:
-    problem = find_schema_problem(text, check.schema)
+    try:
+        problem = find_schema_problem(text, check.schema)
+    except Exception as error:  # noqa: BLE001 - The answer was made, and must be settled.
+        log.exception("An answer could not be held to its schema", exc_info=error)
+        problem = None
     if problem is None:
         return "unchecked", ""
     return ("invalid", problem) if problem else ("valid", "")
@@ -79,21 +84,13 @@ def _examine(check: SchemaCheck, answer: Answer, text: str) -> None:
 def _ask_again(
     progress: RequestProgress, check: SchemaCheck, first: Served, text: str
 ) -> Served | None:
-    """The second answer; None where there is none that fits better."""
-    attempt, context = first.attempt, progress.context
-    usage = measure_usage(
-        progress, attempt, first.answer.usage, count_text_chars(first.answer.message)
-    )
-    chat = _build_chat(context.chat, text, check.problem)
+    """The second answer; None where there is none in full, and the first is to be given."""
+    attempt, context, problem = first.attempt, progress.context, check.problem
+    chat = _build_chat(context.chat, text, problem)
     candidates = _list_candidates(progress, attempt, chat)
     if not candidates:
         return None
-    record_success(attempt)
-    record_attempt(attempt, streamed=False, tokens=usage.completion_tokens)
-    note_house_cost(progress, attempt, usage)
-    settle_attempt(attempt, usage.total_tokens)
-    problem, leg = check.problem, Leg(attempt, usage, price(progress, attempt, usage))
-    check.legs.append(leg)
+    check.legs.append(_measure_leg(progress, first))
     progress.context = context._replace(chat=chat, demand=measure_demand(chat))
     second: Served | None = None
     try:
@@ -102,16 +99,36 @@ def _ask_again(
         second = None
     finally:
         progress.context = context
-    if second is not None and second.failure is None:
-        said = second.answer.message.get("content")
-        if isinstance(said, str) and said.strip():
-            _examine(check, second.answer, said)
-            if check.result != "invalid":
-                check.result, check.problem = "repaired", problem
-            return second
-    check.legs.clear()
-    check.result, check.problem = "invalid", problem
-    return None
+    if second is None or second.failure is not None:
+        check.legs.clear()
+        return None
+    said = second.answer.message.get("content")
+    is_whole = read_finish(second.answer, second.answer.message) == "stop"
+    if not (is_whole and isinstance(said, str) and said.strip()):
+        check.legs = [_measure_leg(progress, second, chat.prompt_text_chars)]
+        _record_unused(check.legs[0])
+        return None
+    _record_unused(check.legs[0])
+    check.prompt_text_chars = chat.prompt_text_chars
+    _examine(check, second.answer, said)
+    if check.result in ("valid", "mended"):
+        check.result, check.problem = "repaired", problem
+    return second
+
+
+def _measure_leg(progress: RequestProgress, served: Served, prompt_chars: int | None = None) -> Leg:
+    """What an answer costs, with its endpoint's limits corrected to that."""
+    attempt, answer = served.attempt, served.answer
+    chars = count_text_chars(answer.message)
+    usage = measure_usage(progress, attempt, answer.usage, chars, prompt_chars=prompt_chars)
+    note_house_cost(progress, attempt, usage)
+    settle_attempt(attempt, usage.total_tokens)
+    return Leg(attempt, usage, price(progress, attempt, usage))
+
+
+def _record_unused(leg: Leg) -> None:
+    record_success(leg.attempt)
+    record_attempt(leg.attempt, streamed=False, tokens=leg.usage.completion_tokens)
 
 
 def _build_chat(chat: ChatRequest, text: str, problem: str) -> ChatRequest:

@@ -19,7 +19,8 @@ Result = Literal["valid", "mended", "repaired", "invalid", "unchecked"]
 @dataclass
 class SchemaCheck:
     """What became of one answer. `legs` is the answer that was paid for and not given, `problem`
-    what was wrong with the one that was given, or with that one.
+    what was wrong with the one that was given, or with that one. `prompt_text_chars` are those that
+    the answer's endpoint was asked with, where it is the second; else None.
 
     It hears what a stream says (`add`), and passes it on to `kept`.
     """
@@ -29,6 +30,7 @@ class SchemaCheck:
     result: Result = "unchecked"
     problem: str = ""
     legs: list[Leg] = field(default_factory=list)
+    prompt_text_chars: int | None = None
     _pieces: list[str] = field(default_factory=list)
     _chars: int = 0
 

@@ -110,13 +110,12 @@ def _is_counted(caller: Caller | None) -> bool:
 def _build_record(progress: RequestProgress, outcome: Outcome) -> JsonObject:
     last = progress.last_attempt
     first = last
-    if progress.loop is not None and progress.loop.turns:
-        # The answer of a loop began with that of its first turn.
+    check = progress.schema_check
+    if (progress.loop is not None and progress.loop.turns) or (check is not None and check.legs):
+        # The answer of a loop began with that of its first turn, and a repair with the first try.
         first = next((each for each in progress.attempts if each.failure is None), last)
     if progress.rescue is not None and progress.rescue.legs:
         first = progress.rescue.legs[0].attempt
-    if progress.schema_check is not None and progress.schema_check.legs:
-        first = progress.schema_check.legs[0].attempt
     context, usage, held_nano = progress.context, outcome.usage, progress.held_nano or 0
     model, provider_name, endpoint_tag = _find_server(progress, last)
     return {

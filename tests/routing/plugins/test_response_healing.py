@@ -128,6 +128,10 @@ def test_what_is_looked_at_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
         ("1", {"$ref": "http://127.0.0.1:1/schema"}, None),
         (f'"{"a" * 40}!"', {"pattern": "^(a+)+$"}, None),
         ("1" * (CHARS_MAX + 1), {}, None),
+        # As deep as bodies may nest, and as deep as orjson reads but json cannot write.
+        ("[" * 128 + "]" * 128, {"type": "array"}, ""),
+        ("[" * 129 + "]" * 129, {"type": "array"}, None),
+        ("[" * 1_000 + "]" * 1_000, {"type": "array"}, None),
     ],
 )
 def test_what_does_not_fit_a_schema_is_told(text: str, schema: Any, expected: str | None) -> None:
