@@ -9,7 +9,7 @@ from django.urls import path
 from django.views.generic import RedirectView
 
 from console.page import secure
-from console.views import password, provider_sign_in, sign_in
+from console.views import provider_sign_in, sign_in
 
 urlpatterns = [
     path("sign-in", secure(account.login), name="account_login"),
@@ -32,7 +32,7 @@ urlpatterns = [
     path("sign-in/inactive", secure(account.account_inactive), name="account_inactive"),
     path("you", secure(sign_in.show_factors), name="mfa_index"),
     path("you/sessions", secure(sign_in.end_sessions), name="end_sessions"),
-    path("you/password/new", secure(password.change_password), name="change_password"),
+    path("you/password/new", secure(sign_in.change_password), name="change_password"),
     path("you/password", secure(account.reauthenticate), name="account_reauthenticate"),
     path("you/code", secure(factors.reauthenticate), name="mfa_reauthenticate"),
     path(

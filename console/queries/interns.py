@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import Final, NamedTuple
 from uuid import UUID
 
-from django.db.models import QuerySet
+from django.db.models import Exists, OuterRef, QuerySet
 from django.http import Http404
 from django.shortcuts import get_object_or_404
 
@@ -239,18 +239,26 @@ class InternDetail:
 
     @property
     def runs(self) -> QuerySet[ChatRun]:
-        return ChatRun.objects.filter(intern=self.intern.pk).select_related("session", "by")
+        """Its runs; `is_readable` is whether the person had every run of the conversation.
+
+        One can begin a turn in the session of another, and learns by that nothing said before.
+        """
+        others = ChatRun.objects.filter(session=OuterRef("session")).exclude(by=self.scope.user.pk)
+        rows = ChatRun.objects.filter(intern=self.intern.pk).select_related("session", "by")
+        return rows.annotate(is_readable=~Exists(others))
 
     def find_session(self, named: str | None) -> str | None:
-        """The id of the conversation that the page shows: that of the open question, else the named
-        one, else the person's last one. None shows none, as an empty name does. People read those
-        in which they had a turn; for another name it raises `Http404`."""
-        if named == "" and self.question is None:
-            return None
-        own = ChatRun.objects.filter(intern=self.intern.pk, by=self.scope.user.pk)
-        ids = own.order_by("-started_at").values_list("session__session_id", flat=True)
+        """The id of the conversation that the page shows: that of the person's own open question,
+        else the named one, else the person's last one. None shows none, as an empty name does.
+        People read those in which nobody else had a turn; for another name it raises `Http404`."""
+        own = self.runs.filter(is_readable=True).order_by("-started_at")  # type: ignore[misc]  # Annotated.
+        ids = own.values_list("session__session_id", flat=True)
         if self.question is not None:
-            return ids.filter(session=self.question.run.session_id).first()
+            asking = ids.filter(session=self.question.run.session_id).first()
+            if asking is not None:
+                return asking
+        if named == "":
+            return None
         found = (ids.filter(session__session_id=named) if named else ids).first()
         if named and found is None:
             raise Http404

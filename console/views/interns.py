@@ -193,9 +193,9 @@ def show_intern(request: HttpRequest, page: PageContext, intern_id: UUID) -> Htt
 def _list_turns(request: HttpRequest, detail: InternDetail) -> Listing[ChatRun]:
     def link(run: ChatRun) -> str:
         """To the conversation, for who may read it here."""
-        is_own = detail.may_talk and run.by_id == detail.scope.user.pk
+        may_read = detail.may_talk and run.is_readable  # type: ignore[attr-defined]  # Annotated.
         session = urlencode({"session": run.session.session_id})
-        return f"{_link(detail.intern)}?{session}#talk" if is_own else ""
+        return f"{_link(detail.intern)}?{session}#talk" if may_read else ""
 
     columns = (
         Column("Began", lambda run: run.started_at, "time", order="time"),

@@ -119,21 +119,28 @@ def test_a_pending_question_is_shown_and_secrets_by_name_alone(
     assert ("its question waits" in live.text, "<nav" in live.text) == (True, False)
 
 
-def test_a_conversation_is_shown_to_who_had_a_turn_in_it(
+def test_a_conversation_is_shown_to_who_had_every_turn_in_it(
     team: Team, interns: dict[str, Intern], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now, intern = datetime.now(UTC), interns["own"]
     Intern.objects.filter(pk=intern.pk).update(status=Status.RUNNING)
-    for name, role in (("first", "member"), ("hers", "lead"), ("last", "member")):
+    for name, *roles in (
+        ("first", "member"),
+        ("last", "member"),
+        ("hers", "lead"),
+        ("begun by her", "lead", "member"),
+        ("begun by nobody known", None, "member"),
+    ):
         session = ChatSession.objects.create(intern=intern, session_id=name, created_at=now)
-        intern.runs.create(
-            session=session,
-            by=team.people[role],
-            state=ChatRun.State.COMPLETED,
-            started_at=now,
-            ended_at=now,
-        )
-        now += timedelta(seconds=1)
+        for role in roles:
+            intern.runs.create(
+                session=session,
+                by=role and team.people[role],
+                state=ChatRun.State.COMPLETED,
+                started_at=now,
+                ended_at=now,
+            )
+            now += timedelta(seconds=1)
 
     def tell(driver: object, intern_id: object, session_id: str) -> list[dict[str, object]]:
         return [{"role": "user", "text": f"said in {session_id}", "tools": ["run_shell"]}]
@@ -141,12 +148,31 @@ def test_a_conversation_is_shown_to_who_had_a_turn_in_it(
     monkeypatch.setattr(ProcessDriver, "read_conversation", tell)
     client, path = team.client("member"), reverse("console:intern", args=[intern.pk])
 
-    found = client.get(path).text
-    assert ("said in last" in found, "used run_shell" in found) == (True, True)
-    assert "said in first" in client.get(path, {"session": "first"}).text
-    assert "said in" not in client.get(path, {"session": ""}).text
-    for name in ("hers", "nobody's"):
-        assert client.get(path, {"session": name}).status_code == 404
+    def check() -> None:
+        found = client.get(path).text
+        assert ("said in last" in found, "used run_shell" in found) == (True, True)
+        assert ("?session=last#talk" in found, "?session=begun" in found) == (True, False)
+        assert '"session": "last", "intern"' in found
+        assert "said in first" in client.get(path, {"session": "first"}).text
+        assert "said in" not in client.get(path, {"session": ""}).text
+        for name in ("hers", "begun by her", "begun by nobody known", "nobody's"):
+            assert (name, client.get(path, {"session": name}).status_code) == (name, 404)
+
+    check()
+    # A question of somebody else changes nothing, though anybody may answer it.
+    hers = ChatSession.objects.get(session_id="hers")
+    run = intern.runs.create(
+        session=hers, by=team.people["lead"], state=ChatRun.State.WAITING, started_at=now
+    )
+    run.interactions.create(
+        tool_call_id="call-7",
+        kind="permission",
+        arguments={"kind": "permission", "operation": "write notes.md", "options": ["allow_once"]},
+        asked_at=now,
+        deadline_at=now + timedelta(hours=1),
+    )
+    check()
+    assert '"session": "hers", "asked"' in client.get(path).text
 
 
 def test_an_account_without_interns_makes_none(team: Team, interns: dict[str, Intern]) -> None:

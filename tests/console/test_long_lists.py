@@ -9,7 +9,7 @@ import pytest
 from django.test import RequestFactory
 from django.urls import reverse
 
-from accounts.models import Membership
+from accounts.models import ApiKey, GuardrailKey, Membership
 from accounts.services.books.credits import add_credits
 from accounts.services.keys import create_key
 from accounts.services.organization import admit_member
@@ -21,6 +21,7 @@ from console.views.presets import PAGE_ROWS as PRESETS
 from routing.catalogue.models import Model, Provider
 from routing.catalogue.snapshot import catalogue
 from tests.console.people import Team, make_team
+from tests.console.test_guardrails import led, make
 from tests.console.test_presets import save_preset
 from tests.support.operations import endpoint
 
@@ -153,3 +154,34 @@ def test_a_list_is_filtered_sorted_and_cut_as_the_address_says() -> None:
     assert not load(rows_text="none").is_empty
     file = load(csv="rows", rows_text="7").respond().text
     assert file.splitlines()[:2] == ["Number", "7"]
+
+
+def test_keys_past_the_first_two_hundred_are_assigned_and_found() -> None:
+    team = make_team("acme")
+    guardrail, workspace = make(team), led(team)
+    rows = [
+        ApiKey(
+            account=team.account, workspace=workspace, name=f"a-{number:03}", label="sk",
+            hash=f"hash-{number}",
+        )
+        for number in range(201)
+    ]  # fmt: skip
+    ApiKey.objects.bulk_create(rows)
+    last = ApiKey.objects.create(
+        account=team.account, workspace=workspace, name="zz-last", label="sk", hash="hash-last"
+    )
+    client, path = team.client("lead"), reverse("console:guardrail", args=[guardrail.pk])
+
+    page = client.get(path).text
+    assert ("zz-last" in page, "Search for the others by name" in page) == (False, True)
+    assert "zz-last" in client.get(path, {"holder": "zz"}).text
+    assign = reverse("console:assign_guardrail", args=[guardrail.pk])
+    assert client.post(assign, {"to": "add", "key": last.hash}).status_code == 302
+    assert GuardrailKey.objects.get(guardrail=guardrail).api_key == last
+    assert client.post(assign, {"to": "remove", "key": last.hash}).status_code == 302
+    assert not GuardrailKey.objects.filter(guardrail=guardrail).exists()
+
+    requests = client.get(reverse("console:requests"), {"key": str(last.pk)}).text
+    assert f'<option value="{last.pk}" selected>zz-last</option>' in requests
+    strange = make_team("theirs").keys["own"]
+    assert strange.name not in client.get(reverse("console:requests"), {"key": strange.pk}).text

@@ -15,7 +15,7 @@
   var kit = window.playground, data = JSON.parse(document.getElementById("talk-data").textContent);
   var call = kit.openKey(place, function () { return data.workspace; });
   var path = "/api/v1/interns/" + data.intern + "/chat/completions";
-  var session = data.question ? data.question.session : data.session;
+  var session = data.session;
   var LABELS = {
     allow_once: "Allow this once", allow_always: "Always allow it", reject_once: "Refuse this once", reject_always: "Always refuse it",
   };
@@ -43,11 +43,12 @@
     find("stop").hidden = !busy;
   }
 
-  async function send(message) {
+  // An answer goes to the conversation that asked, which can be another person's: a prompt never does.
+  async function send(message, asker) {
     var turn = addTurn("assistant busy", "Intern", "");
     var answer = { text: "", thinking: "", calls: [], error: "", session: null, usage: null };
     var body = { stream: true, messages: [message] };
-    if (session) body.session_id = session;
+    if (asker || session) body.session_id = asker || session;
     if (message.role === "user" && find("manual").checked) body.approval_mode = "manual";
     control = new AbortController();
     setBusy(true);
@@ -70,12 +71,12 @@
     }
     turn.querySelector(".play-text").textContent = answer.text;
     turn.classList.remove("busy");
-    if (answer.session) session = answer.session;
+    if (answer.session && !asker) session = answer.session;
     if (answer.error) turn.append(make("p", "notice bad", answer.error));
     var asked = answer.calls.filter(Boolean)[0];
     if (asked) {
       if (!answer.text) turn.remove();
-      showQuestion(asked.id, JSON.parse(asked.input));
+      showQuestion(asked.id, JSON.parse(asked.input), asker || session);
     } else if (answer.usage) {
       turn.append(make("p", "play-facts", answer.usage.total_tokens + " tokens, $" + Number(answer.usage.cost || 0).toFixed(9).replace(/0+$/, "")));
     }
@@ -87,10 +88,10 @@
 
   // --- Questions ------------------------------------------------------------------------------------
 
-  function reply(id, content, words) {
+  function reply(id, content, words, asker) {
     find("question").hidden = true;
     addTurn("user", "You", words);
-    send({ role: "tool", tool_call_id: id, content: content });
+    send({ role: "tool", tool_call_id: id, content: content }, asker);
   }
 
   function addButton(row, text, act, name) {
@@ -100,14 +101,14 @@
     row.append(button);
   }
 
-  function showQuestion(id, asked) {
+  function showQuestion(id, asked, asker) {
     var form = find("question"), row = make("p", "buttons");
     form.replaceChildren();
     form.onsubmit = function (event) { event.preventDefault(); };
     if (asked.kind === "permission") {
       form.append(make("h3", "", "May it do this?"), make("code", "", asked.operation || "something that it does not name"));
       asked.options.forEach(function (option) {
-        addButton(row, LABELS[option] || option, function () { reply(id, option, LABELS[option] || option); });
+        addButton(row, LABELS[option] || option, function () { reply(id, option, LABELS[option] || option, asker); });
       });
     } else {
       form.append(make("h3", "", asked.message));
@@ -115,10 +116,10 @@
       addButton(row, "Answer", function () {
         if (form.reportValidity()) {
           var content = readFields(asked.fields);
-          reply(id, JSON.stringify({ action: "accept", content: content }), Object.values(content).join(", "));
+          reply(id, JSON.stringify({ action: "accept", content: content }), Object.values(content).join(", "), asker);
         }
       }, "main");
-      addButton(row, "Do not say", function () { reply(id, JSON.stringify({ action: "decline" }), "I do not say."); });
+      addButton(row, "Do not say", function () { reply(id, JSON.stringify({ action: "decline" }), "I do not say.", asker); });
     }
     form.append(row);
     form.hidden = false;
@@ -166,5 +167,5 @@
   });
   find("stop").addEventListener("click", function () { if (control) control.abort(); });
   log.scrollTop = log.scrollHeight;
-  if (data.question) showQuestion(data.question.id, data.question.asked);
+  if (data.question) showQuestion(data.question.id, data.question.asked, data.question.session);
 })();
