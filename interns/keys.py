@@ -3,6 +3,7 @@
 from datetime import UTC, datetime
 from typing import Final
 from urllib.parse import urlsplit
+from uuid import UUID
 
 from django.conf import settings
 from django.db import transaction
@@ -10,13 +11,16 @@ from django.db import transaction
 from accounts.keystring import hash_key
 from accounts.models import ApiKey
 from accounts.models.key import ApiKeyQuerySet
+from accounts.ports import higher_apps
 from accounts.services.key_limits import read_usage
 from accounts.services.keys import change_key, create_key, delete_keys, rotate_key
+from accounts.services.member_keys import bound_key
 from accounts.services.records import command_actor
 from interns import leases
 from interns.leases import InternLease
 from interns.models import Intern
 from interns.vault.service import put_managed, read_managed
+from routing.catalogue.snapshot import catalogue
 
 SECRET: Final = "router_api_key"  # noqa: S105 - The name that the vault has for it.
 _BY: Final = command_actor("provision intern")
@@ -42,9 +46,23 @@ def prepare_key(intern: Intern, lease: InternLease) -> str:
         string = _read_usable_key(intern)
         if string is None:
             key, string = _issue_key(intern)
-            leases.write(lease, api_key_id=key.pk)
+            limits = {"budget_nano": key.limit_nano, "budget_reset": key.limit_reset}
+            leases.write(lease, api_key_id=key.pk, **limits)
             put_managed(intern.pk, SECRET, string, [gateway_host()])
         return string
+
+
+def find_refused_model(intern_id: UUID) -> str | None:
+    """The model that the intern asks for, where its key may not. A name of no model, such as a
+    router's, is left to the requests."""
+    intern = Intern.objects.select_related("workspace", "api_key").get(pk=intern_id)
+    name = intern.model or intern.workspace.default_text_model
+    allowed = None if intern.api_key is None else intern.api_key.allowed_models
+    if not allowed or name in allowed:
+        return None
+    catalogue.refresh_if_changed()
+    slug = higher_apps().find_model_slugs([name]).get(name)
+    return None if slug is None or slug in allowed else name
 
 
 def _read_usable_key(intern: Intern) -> str | None:
@@ -72,13 +90,14 @@ def _issue_key(intern: Intern) -> tuple[ApiKey, str]:
         fresh = {"expires_at": None}
         return change_key(keys=ApiKey.objects.filter(pk=key.pk), changes=fresh, by=_BY), string
     limit_nano, limit_reset = read_budget(intern)
+    budget = {"limit_nano": limit_nano, "limit_reset": limit_reset}
     key, string = create_key(
         account=intern.workspace.account,
         name=f"Intern {intern.name}",
         workspace=intern.workspace,
         creator=intern.creator,
-        limit_nano=limit_nano,
-        limit_reset=limit_reset,
+        # A larger budget than members' keys may have is as large as these have it.
+        **bound_key(intern.workspace_id, intern.creator_id, budget).fields,
         by=_BY,
     )
     ApiKey.objects.filter(pk=key.pk).update(intern_id=intern.pk)

@@ -18,7 +18,7 @@ from accounts.keystring import generate_key, hash_key, label_key
 from accounts.models import Account, ApiKey, App, FormerHash, User, Workspace
 from accounts.models.key import ApiKeyQuerySet
 from accounts.services.key_limits import KeyUsage, set_counter_limits
-from accounts.services.member_keys import bound_key
+from accounts.services.member_keys import COLUMNS, bound_key
 from accounts.services.past_spending import recount_budgets
 from accounts.services.records import SYSTEM, Actor, read_fields, record_change
 from accounts.services.spend_scopes import end_member_budgets, outdate_limits
@@ -300,9 +300,9 @@ def _renew_or_create(
         )
     if key.disabled:
         raise PlaygroundDisabled
+    # An operator joined the account, or left it; or members' keys have less than before.
     creator_id = creator.pk if creator else None
-    if key.creator_id != creator_id:
-        # An operator joined the account, or left it.
-        change_key(keys=own, changes={"creator_id": creator_id}, by=by, at=at)
+    bound = bound_key(workspace.pk, creator_id, {name: getattr(key, name) for name in COLUMNS})
+    change_key(keys=own, changes={"creator_id": creator_id} | bound.fields, by=by, at=at)
     grace_s = int(PLAYGROUND_GRACE.total_seconds())
     return rotate_key(keys=own, grace_s=grace_s, expires_at=expires_at, by=by, at=at)

@@ -15,6 +15,8 @@ from gateway.http.jsonio import JsonObject, format_usd
 from gateway.http.validation import Issue
 from gateway.limits.rules import FIELDS
 
+# What is bounded of a key.
+COLUMNS: Final = ("limit_nano", "limit_reset", "allowed_models", "rate_limits")
 # Windows of which each contains whole ones of the first: no more can be spent in these.
 _WIDER: Final[Mapping[str | None, tuple[str | None, ...]]] = {
     "daily": ("daily", "weekly", "monthly", None),
@@ -32,8 +34,7 @@ class BoundKey(NamedTuple):
 
 
 def bound_key(workspace_id: UUID, creator_id: int | None, wanted: Mapping[str, Any]) -> BoundKey:
-    """The columns `limit_nano`, `limit_reset`, `allowed_models` and `rate_limits` of a new key of
-    that creator. What is not wanted is as the workspace says."""
+    """The `COLUMNS` of a key of that creator. What is not wanted is as the workspace says."""
     fields, issues = dict(wanted), list[Issue]()
     most = None if creator_id is None else _find_limits(workspace_id, creator_id)
     if most is None:

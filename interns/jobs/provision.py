@@ -17,7 +17,7 @@ from interns.archives.service import latest_archive, restore_workspace
 from interns.history import has_ever_run
 from interns.jobs.lease_renewal import LeaseRenewal, pick_up
 from interns.jobs.moving import record_restore
-from interns.keys import KeyDisabled, build_gateway_url, prepare_key
+from interns.keys import KeyDisabled, build_gateway_url, find_refused_model, prepare_key
 from interns.leases import InternLease, LeaseLost
 from interns.machine import MoveRule
 from interns.models import Intern, Status
@@ -130,6 +130,9 @@ class _BootAttempt:
             key = prepare_key(self._intern, self._lease)
         except KeyDisabled:
             raise BootFailed(StartFailed.code, "the intern's API key is disabled") from None
+        if (model := find_refused_model(self._intern.pk)) is not None:
+            sentence = f"the intern's API key may not ask for {model}"
+            raise BootFailed(StartFailed.code, sentence)
         self._begin_step(2)
         plan = self._build_plan(key)
         self._fetch_disk()

@@ -191,14 +191,15 @@ def test_an_app_s_key_and_a_playground_s_have_no_more(office: Office, member: Us
     refused = client.post(f"/auth?callback_url={CALLBACK}", form)
     assert (refused.status_code, "5 USD daily" in refused.text) == (400, True)
 
-    key, _ = issue_playground_key(
-        workspace=workspace,
-        person=member,
-        creator=member,
-        by=operator_actor(member),
-        at=datetime.now(UTC),
-    )
-
-    assert {name: getattr(key, name) for name in MOST} == MOST
+    for most in (MOST, MOST | {"limit_nano": USD, "allowed_models": ["acme/two"]}):
+        Workspace.objects.update(member_key_limits=most)
+        key, _ = issue_playground_key(
+            workspace=workspace,
+            person=member,
+            creator=member,
+            by=operator_actor(member),
+            at=datetime.now(UTC),
+        )
+        assert {name: getattr(key, name) for name in MOST} == most
     of_app = ApiKey.objects.get(app__isnull=False, limit_nano=5 * USD)
     assert {name: getattr(of_app, name) for name in MOST} == MOST

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from accounts.models import ApiKey, SpendCounter
+from accounts import ports
+from accounts.models import ApiKey, SpendCounter, Workspace
 from accounts.services.keys import delete_keys, set_disabled
 from accounts.services.organization import open_workspace
 from accounts.spending import ALL_TIME
@@ -20,6 +21,7 @@ from interns.jobs.reconcile import reconcile
 from interns.models import Intern, InternTransition, LeaseKind, WorkspaceArchive
 from interns.operations import release_intern
 from interns.runtime.driver import current_driver
+from tests.accounts.higher import ReplacedApps
 from tests.interns.farm import Farm, carry_out, queued
 
 pytestmark = [pytest.mark.django_db, pytest.mark.both]
@@ -113,6 +115,40 @@ def test_a_key_is_kept_over_boots_and_made_anew_where_it_is_gone(farm: Farm) -> 
     assert farm.get(made["id"])["last_failure_message"] == (
         "runtime_start_failed: the intern's API key is disabled"
     )
+
+
+@pytest.mark.parametrize(("budget_usd", "limit_usd"), [(None, 5), (2, 2), (6, 5)])
+def test_a_member_s_intern_has_a_key_as_members_have(
+    farm: Farm, monkeypatch: pytest.MonkeyPatch, budget_usd: int | None, limit_usd: int
+) -> None:
+    rates = [{"requests_per_minute": 10}]
+    most = {"limit_nano": 5 * 10**9, "limit_reset": "daily", "allowed_models": ["acme/one"]}
+    Workspace.objects.update(member_key_limits=most | {"rate_limits": rates})
+    apps = ReplacedApps(
+        find_model_slugs=lambda names: {name: name for name in names if "acme/" in name}
+    )
+    monkeypatch.setattr(ports, "_registered", [apps])
+    made = farm.new()
+    budget_nano = None if budget_usd is None else budget_usd * 10**9
+    Intern.objects.update(budget_nano=budget_nano, budget_reset="daily", model="acme/two")
+    farm.queue.at_once = True
+    path = f"/interns/{made['id']}/provision"
+
+    farm.ok("POST", path, status=202)
+
+    assert farm.get(made["id"])["last_failure_message"] == (
+        "runtime_start_failed: the intern's API key may not ask for acme/two"
+    )
+    key = ApiKey.objects.get(intern_id=made["id"])
+    assert (key.limit_nano, key.limit_reset) == (limit_usd * 10**9, "daily")
+    assert (key.allowed_models, key.rate_limits) == (["acme/one"], rates)
+    row = farm.row(made["id"])
+    assert (row.budget_nano, row.budget_reset) == (key.limit_nano, "daily")
+    for model in ("acme/one", "router/any", None):
+        Intern.objects.update(model=model)
+        farm.ok("POST", path, status=202)
+        assert farm.get(made["id"])["status"] == "running"
+        farm.ok("POST", f"/interns/{made['id']}/suspend")
 
 
 def test_what_a_manager_does_to_an_intern_s_key(farm: Farm) -> None:
