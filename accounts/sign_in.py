@@ -18,7 +18,7 @@ from django.dispatch import receiver
 from django.http import HttpRequest
 
 from accounts.models import SignInAttempts, User
-from accounts.people.known_browsers import is_known
+from accounts.people.known_browsers import find_sign_in
 from accounts.people.oidc import StrayAnswer
 from accounts.people.records import record_sign_in
 from accounts.services.attempts import record_attempt
@@ -61,7 +61,7 @@ class BoundedSignIn:
             name=username,
             address=find_client(request),
             now=datetime.now(UTC),
-            from_known=is_known(request, username),
+            known_as=find_sign_in(request, username),
         )
         if not is_counted:
             record_attempt("turned away", object_type="sign_in", reason="too many wrong passwords")
@@ -80,14 +80,15 @@ class WrongPassword:
             record_sign_in(request, "failed", user=user)
 
 
-def count_try(*, name: str, address: str, now: datetime, from_known: bool = False) -> bool:
+def count_try(*, name: str, address: str, now: datetime, known_as: str | None = None) -> bool:
     """Count one try to sign in; whether the password may be looked at.
 
-    One `from_known`, a browser in which this user has signed in, is counted beside all others.
+    One from a browser in which this user has signed in, `known_as` that sign-in, is counted beside
+    all others and all other browsers.
     """
     subjects = _hash_subjects(name, address)
-    if from_known:
-        subjects = {"known": _hash(f"known:{name.lower()}")}
+    if known_as is not None:
+        subjects = {"known": _hash(f"known:{known_as}")}
     return _count(subjects, name=name, address=address, now=now)
 
 
@@ -171,8 +172,9 @@ def forgive_tries(request: HttpRequest, user: User, *, is_inside: bool = False) 
     by no password has taken none.
     """
     name = user.get_username()
-    if is_known(request, name):
-        SignInAttempts.objects.filter(subject=_hash(f"known:{name.lower()}")).delete()
+    known_as = find_sign_in(request, name)
+    if known_as is not None:
+        SignInAttempts.objects.filter(subject=_hash(f"known:{known_as}")).delete()
         return
     subjects = _hash_subjects(name, find_client(request))
     own = [subjects["pair"], subjects["user"]]

@@ -150,9 +150,9 @@ AUTH_PASSWORD_VALIDATORS = [
     {"NAME": "django.contrib.auth.password_validation.CommonPasswordValidator"},
 ]
 # Browsers take a cookie of this name over HTTPS alone, and for no other host.
-_COOKIE_PREFIX = "__Host-" if PRODUCTION else ""
-SESSION_COOKIE_NAME = f"{_COOKIE_PREFIX}sessionid"
-CSRF_COOKIE_NAME = f"{_COOKIE_PREFIX}csrftoken"
+COOKIE_PREFIX = "__Host-" if PRODUCTION else ""
+SESSION_COOKIE_NAME = f"{COOKIE_PREFIX}sessionid"
+CSRF_COOKIE_NAME = f"{COOKIE_PREFIX}csrftoken"
 SESSION_COOKIE_HTTPONLY = True
 SESSION_COOKIE_SECURE = PRODUCTION
 CSRF_COOKIE_SECURE = PRODUCTION

@@ -62,7 +62,7 @@ class SignInAdapter(DefaultAccountAdapter):
     def post_login(self, request: HttpRequest, user: Any, **options: Any) -> HttpResponse:
         """Where the person wanted to go, in a browser that is known from now on."""
         answer: HttpResponse = super().post_login(request, user, **options)
-        remember_browser(request, answer, user.get_username())
+        remember_browser(request, answer, user)
         return answer
 
     def is_reauthentication_required(self, *, app: str, **options: object) -> bool:

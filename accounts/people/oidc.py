@@ -16,7 +16,6 @@ from typing import Final
 from urllib.parse import quote, urlencode
 
 from django.http import HttpRequest, HttpResponse, HttpResponseBase, HttpResponseRedirect
-from django.urls import reverse
 
 from accounts.identity.issuers import (
     Issuer,
@@ -38,7 +37,7 @@ _LIFETIME_S: Final = 600
 _BEGUN_MAX: Final = 5
 _SEALED_BYTES_MAX: Final = 1200
 _COOKIE: Final = "oidc-begun-"
-_COOKIE_NAME: Final = re.compile(rf"{_COOKIE}[0-9a-f]+-[0-9a-f]{{12}}")
+_COOKIE_ENDING: Final = re.compile(r"[0-9a-f]+-[0-9a-f]{12}")
 # Where the session was made, and with which token, for the sign-out there.
 _ENTERED: Final = "oidc_entered"
 
@@ -105,19 +104,17 @@ def _keep_begun(
     request: HttpRequest, answer: HttpResponseBase, state: str, begun: JsonObject
 ) -> None:
     """In the browser alone, in the place of the oldest of too many."""
-    path = _find_cookie_path()
     sealed = seal(json.dumps(begun), purpose=_PURPOSE, row=state)
     if len(sealed) > _SEALED_BYTES_MAX:
         sealed = seal(json.dumps(begun | {"next": "/"}), purpose=_PURPOSE, row=state)
     there = sorted(_list_cookies(request))
     for name in there[: max(0, len(there) - _BEGUN_MAX + 1)]:
-        answer.delete_cookie(name, path=path)
+        answer.delete_cookie(name)
     answer.set_cookie(
         # Later ones come after earlier ones.
-        f"{_COOKIE}{int(begun['at'] * 1000):x}-{_shorten(state)}",
+        f"{settings.COOKIE_PREFIX}{_COOKIE}{int(begun['at'] * 1000):x}-{_shorten(state)}",
         sealed,
         max_age=_LIFETIME_S,
-        path=path,
         secure=settings.SESSION_COOKIE_SECURE,
         httponly=True,
         # The provider sends the browser back from elsewhere.
@@ -139,7 +136,7 @@ def read_begun(request: HttpRequest, provider: OidcProvider) -> JsonObject:
 def forget_begun(request: HttpRequest, answer: HttpResponseBase) -> None:
     """Take what was answered out of the browser."""
     for name in _find_cookies(request):
-        answer.delete_cookie(name, path=_find_cookie_path())
+        answer.delete_cookie(name)
 
 
 def _find_cookies(request: HttpRequest) -> list[str]:
@@ -150,16 +147,16 @@ def _find_cookies(request: HttpRequest) -> list[str]:
 
 def _list_cookies(request: HttpRequest) -> list[str]:
     """By their names. Of other names, which browsers may send too, none could be taken out."""
-    return [name for name in request.COOKIES if _COOKIE_NAME.fullmatch(name)]
+    beginning = f"{settings.COOKIE_PREFIX}{_COOKIE}"
+    return [
+        name
+        for name in request.COOKIES
+        if name.startswith(beginning) and _COOKIE_ENDING.fullmatch(name, len(beginning))
+    ]
 
 
 def _shorten(state: str) -> str:
     return sha256(state.encode()).hexdigest()[:12]
-
-
-def _find_cookie_path() -> str:
-    """The browser sends them to the providers' addresses alone."""
-    return reverse("provider_sign_in", args=["-"]).removesuffix("-")
 
 
 def complete(

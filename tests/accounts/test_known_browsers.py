@@ -44,7 +44,7 @@ def test_strangers_keep_nobody_out_of_a_known_browser(operator: User) -> None:
     known = Client()
     assert signs_in(known)
     cookie = known.cookies[COOKIE]
-    assert (cookie["httponly"], cookie["path"]) == (True, "/console/")
+    assert (cookie["httponly"], cookie["path"]) == (True, "/")
     assert "op" not in cookie.value
 
     guess_from_everywhere()
@@ -56,8 +56,9 @@ def test_strangers_keep_nobody_out_of_a_known_browser(operator: User) -> None:
 
 
 def test_guesses_in_a_known_browser_are_bounded_too(operator: User) -> None:
-    known = Client()
+    known, another = Client(), Client()
     assert signs_in(known)
+    assert signs_in(another)
 
     assert not any(signs_in(known, f"wrong {each}") for each in range(BOUNDS["known"].tries))
 
@@ -66,28 +67,33 @@ def test_guesses_in_a_known_browser_are_bounded_too(operator: User) -> None:
     assert (record.object_id, (record.after or {})["by"]) == (str(operator.pk), "known")
     # They slow down nobody elsewhere.
     assert signs_in(Client())
+    assert signs_in(another)
+    assert not signs_in(known)
 
 
 def test_a_browser_is_known_for_who_signed_in_there_and_for_a_time(
     operator: User, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     User.objects.create_user("eve", password=PASSWORD)
-    theirs, forged, old = Client(), Client(), Client()
+    theirs, forged, old, before = (Client() for _ in range(4))
     assert signs_in(theirs, name="eve")
     changed = theirs.cookies[COOKIE].value
     forged.cookies[COOKIE] = changed[:-4] + ("AAAA" if changed[-4:] != "AAAA" else "BBBB")
     monkeypatch.setattr(known_browsers, "_AGE_S", -1)
     assert signs_in(old)
     monkeypatch.undo()
+    assert signs_in(before)
+    operator.set_password(PASSWORD)
+    operator.save()
     guess_from_everywhere()
 
-    assert [signs_in(each) for each in (theirs, forged, old)] == [False] * 3
+    assert [signs_in(each) for each in (theirs, forged, old, before)] == [False] * 4
 
 
 def test_a_browser_knows_the_five_who_came_last() -> None:
     request, answer = HttpRequest(), HttpResponse()
     for number in range(6):
-        known_browsers.remember_browser(request, answer, f"User-{number}")
+        known_browsers.remember_browser(request, answer, User(username=f"User-{number}"))
         request.COOKIES[COOKIE] = answer.cookies[COOKIE].value
 
     known = [known_browsers.is_known(request, f"user-{number}") for number in range(6)]
@@ -98,19 +104,23 @@ def test_forms_of_known_browsers_do_not_wait_for_those_of_strangers() -> None:
     inside, let_go = threading.Semaphore(0), threading.Event()
 
     def look(request: HttpRequest) -> HttpResponse:
-        if COOKIE not in request.COOKIES:
+        if request.POST.get("login") != "op" or COOKIE not in request.COOKIES:
             inside.release()
             let_go.wait(60)
         return HttpResponse()
 
     known, factory, door = HttpResponse(), RequestFactory(), SignInRate(look)
-    known_browsers.remember_browser(HttpRequest(), known, "op")
+    known_browsers.remember_browser(HttpRequest(), known, User(username="op"))
     with ThreadPoolExecutor(2) as threads:
-        strangers = [threads.submit(door, factory.post(PAGE)) for _ in range(2)]
+        # The second has a cookie, but of somebody else.
+        strangers = [threads.submit(door, factory.post(PAGE, {"login": "op"}))]
+        factory.cookies[COOKIE] = known.cookies[COOKIE].value
+        strangers.append(threads.submit(door, factory.post(PAGE, {"login": "eve"})))
         try:
             assert all(inside.acquire(timeout=60) for _ in strangers)
-            factory.cookies[COOKIE] = known.cookies[COOKIE].value
-            assert door(factory.post(PAGE)).status_code == 200
+            assert door(factory.post(PAGE, {"login": "op"})).status_code == 200
+            # A second factor's code names nobody.
+            assert door(factory.post(PAGE, {"code": "1"})).status_code == 200
         finally:
             let_go.set()
 

@@ -16,6 +16,7 @@ def production(settings: Any) -> None:
     settings.SESSION_COOKIE_SECURE = settings.CSRF_COOKIE_SECURE = True
     settings.SECURE_HSTS_SECONDS = 31_536_000
     settings.SECURE_SSL_REDIRECT = True
+    settings.COOKIE_PREFIX = "__Host-"
 
 
 @pytest.mark.parametrize("path", PAGES)
@@ -39,7 +40,9 @@ def test_pages_move_to_https_and_their_cookies_stay_there(production: None) -> N
     client.get("/console/sign-in", secure=True)
     client.post("/console/sign-in", {"login": "ada", "password": "correct horse"}, secure=True)
 
+    assert "__Host-known-browser" in client.cookies
     for cookie in client.cookies.values():
+        assert cookie["path"] == "/", cookie
         assert cookie["secure"], cookie
         assert cookie["samesite"] == "Lax", cookie
     assert client.cookies["sessionid"]["httponly"]

@@ -145,19 +145,22 @@ def test_who_only_begins_leaves_nothing_here(provider: Provider, account: Any) -
     assert not SignInAttempts.objects.exists()
 
 
+@pytest.mark.parametrize("prefix", ["", "__Host-"])
 def test_a_browser_keeps_five_beginnings_and_the_answered_one_no_longer(
-    provider: Provider, account: Any
+    provider: Provider, account: Any, settings: Any, prefix: str
 ) -> None:
+    settings.COOKIE_PREFIX = prefix
     client = Client()
     urls = [begin_sign_in(client) for _ in range(7)]
 
     def list_begun() -> list[str]:
-        return [name for name, each in client.cookies.items() if "begun" in name and each.value]
+        cookies = client.cookies.items()
+        return [name for name, each in cookies if name.startswith(f"{prefix}oidc-") and each.value]
 
     assert len(list_begun()) == 5
     cookie = client.cookies[list_begun()[-1]]
     flags = cookie["httponly"], cookie["samesite"], cookie["path"], cookie["max-age"]
-    assert flags == (True, "Lax", "/console/sign-in/at/", 600)
+    assert flags == (True, "Lax", "/", 600)
     assert client.get(provider.agree(urls[-1])).status_code == 302
     assert len(list_begun()) == 4
 
