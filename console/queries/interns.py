@@ -7,7 +7,8 @@ from functools import cached_property
 from typing import Final, NamedTuple
 from uuid import UUID
 
-from django.db.models import Exists, OuterRef, QuerySet
+from django.conf import settings
+from django.db.models import Exists, OuterRef, Q, QuerySet
 from django.http import Http404
 from django.shortcuts import get_object_or_404
 
@@ -245,7 +246,10 @@ class InternDetail:
         """
         others = ChatRun.objects.filter(session=OuterRef("session")).exclude(by=self.scope.user.pk)
         rows = ChatRun.objects.filter(intern=self.intern.pk).select_related("session", "by")
-        return rows.annotate(is_readable=~Exists(others))
+        # Of a session that is older than runs are kept nobody knows who had a turn in it.
+        known_from = self.now - timedelta(days=settings.INTERN_RUN_DAYS)
+        is_known = Q(session__created_at__gt=known_from)
+        return rows.annotate(is_readable=is_known & ~Exists(others))
 
     def find_session(self, named: str | None) -> str | None:
         """The id of the conversation that the page shows: that of the person's own open question,

@@ -130,8 +130,11 @@ def test_a_conversation_is_shown_to_who_had_every_turn_in_it(
         ("hers", "lead"),
         ("begun by her", "lead", "member"),
         ("begun by nobody known", None, "member"),
+        ("older than runs", "member"),
     ):
-        session = ChatSession.objects.create(intern=intern, session_id=name, created_at=now)
+        # Who had turns of an old one may be known of no longer.
+        began = now - timedelta(days=40 if name == "older than runs" else 0)
+        session = ChatSession.objects.create(intern=intern, session_id=name, created_at=began)
         for role in roles:
             intern.runs.create(
                 session=session,
@@ -155,7 +158,13 @@ def test_a_conversation_is_shown_to_who_had_every_turn_in_it(
         assert '"session": "last", "intern"' in found
         assert "said in first" in client.get(path, {"session": "first"}).text
         assert "said in" not in client.get(path, {"session": ""}).text
-        for name in ("hers", "begun by her", "begun by nobody known", "nobody's"):
+        for name in (
+            "hers",
+            "begun by her",
+            "begun by nobody known",
+            "older than runs",
+            "nobody's",
+        ):
             assert (name, client.get(path, {"session": name}).status_code) == (name, 404)
 
     check()
