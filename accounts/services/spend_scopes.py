@@ -131,5 +131,7 @@ def erase_end_user_budget(account_id: UUID, user_hash: str) -> None:
         for counter in counters:
             counter.scope_id = f"{places[counter.scope_id]}:{ERASED_USER}{counter.pk}"
         SpendCounter.objects.bulk_update(counters, ["scope_id"])
-        for scope_id in places:
-            Event.objects.filter(key__startswith=f"budget.threshold:end_user:{scope_id}:").delete()
+        of_users = Event.objects.filter(
+            account=account_id, key__startswith="budget.threshold:end_user:"
+        )
+        of_users.filter(key__contains=f":{user_hash[:31]}:").delete()
