@@ -70,7 +70,7 @@ class Walk:
             yield from (([one], [other]) for one, other in self._pairs(schema["items_schema"]))
         elif kind == "dict" and "values_schema" in schema:
             inner = self._pairs(schema["values_schema"])
-            yield from (({"k": one}, {"k": other}) for one, other in inner)
+            yield from ((least | {"k": one}, least | {"k": other}) for one, other in inner)
         elif kind == "tagged-union":
             for choice in schema["choices"].values():
                 yield from self._pairs(choice)
@@ -109,7 +109,8 @@ class Walk:
         if kind == "list":
             return [self._least(schema["items_schema"])] if schema.get("min_length") else []
         if kind == "dict":
-            return {"k": self._least(schema["values_schema"])} if schema.get("min_length") else {}
+            names = "klmn"[: schema.get("min_length", 0)]
+            return {name: self._least(schema["values_schema"]) for name in names}
         return {"bool": False, "any": None}.get(kind, schema.get("ge", 1))
 
     def _plain(self, schema: Any) -> Any:
