@@ -48,7 +48,7 @@ _MORE[("DELETE", "api/v1/workspaces/(?P<workspace>[^/]+)$")] = 7
 # Which machines are alive decides where an intern boots, and where it is taken down.
 _MORE[("DELETE", "api/v1/interns/(?P<intern_id>[^/]+)$")] = 7
 _MORE[("POST", "api/v1/interns/(?P<intern_id>[^/]+)/provision$")] = 7
-# What it erases is in as many tables: requests, figures, sessions of interns, budgets, events, keys.
+# It erases in as many tables: requests, figures, sessions of interns, budgets, events, keys.
 _MORE[("POST", "api/v1/privacy/erasures")] = 14
 # Its claim before, and what was answered behind.
 ONCE = 2

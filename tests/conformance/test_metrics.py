@@ -11,6 +11,7 @@ from gateway.metrics.families import FAMILIES
 from routing.simulator.testing import SimulatedUpstream
 from tests.conformance.deciding import judging
 from tests.conformance.desk import Desk
+from tests.conformance.guarded import set_guardrail
 from tests.conformance.wide import wide_catalogue
 from tests.gateway.metrics.test_metrics_page import import_families
 from tests.routing.monitoring.test_metrics_of_a_gateway import Samples, find_url, scrape
@@ -30,6 +31,7 @@ def server(tmp_path: Path, stores: Bed, simulator: SimulatedUpstream) -> Iterato
         server = starter.with_catalogue(
             wide_catalogue(simulator.url),
             worker=True,
+            API_KEY_CACHE_SECONDS="0",
             LEDGER_AUDIT_SECONDS="1",
             ROUTER_ENDPOINT_RETRIES="1",
             ROUTER_RESPONSE_CACHE_ENABLED="true",
@@ -61,8 +63,15 @@ def use_everything(desk: Desk) -> None:
     assert failed_over.status_code == 200
     assert desk.post(model="nobody/knows").status_code == 400
     assert judging(desk).post().status_code == 200
+    guard = {"kind": "moderation", "provider": PERSONA, "action": "flag", "on": "input"}
+    set_guardrail(desk, external_guards=[guard])
+    ask(desk)
     # Most of 13 cents.
-    usage = {"prompt_tokens": 120_000, "completion_tokens": 1}
+    usage = {
+        "prompt_tokens": 120_000,
+        "prompt_tokens_details": {"cached_tokens": 100},
+        "completion_tokens": 1,
+    }
     desk.upstream.script(PERSONA, {"text": "Dear", "usage": usage})
     ask(desk)
 
@@ -74,6 +83,7 @@ EXPECTED = {
     "gateway_fallbacks_total{provider=Alpha}": 1,
     "gateway_retries_total{provider=Chat A}": 1,
     "gateway_tool_calls_total{outcome=ok,tool=router:datetime}": 1,
+    "gateway_guard_checks_total{guard=moderation,result=passed,side=input}": 2,
     "gateway_ledger_audit_mismatches{}": 0,
     "gateway_queue_worked{queue=celery}": 1,
     "gateway_endpoints_unhealthy{provider=Alpha,state=unstable}": 1,

@@ -33,8 +33,9 @@ needs_prometheus = pytest.mark.skipif(
 _VARIABLES = {"$__rate_interval": "30s", "$workspace": ".*", "$model": ".*"}
 # What a plain gateway has nothing of: all is well with it, or nobody used it.
 _QUIET = re.compile(
-    "gateway_(retries|repeats|tool_calls|cache_hits|decisions|account_low_credit|beat|ledger_audit"
-    "|interns >|tasks_total|queue_worked|task_duration|statistics_age)"
+    "gateway_(retries|repeats|tool_calls|cache_hits|cache_saved|guard_checks|decisions|beat"
+    "|account_low_credit|ledger_audit|interns >|tasks_total|queue_worked|task_duration"
+    "|statistics_age)"
 )
 
 
