@@ -138,7 +138,7 @@ def test_a_conversation_is_shown_to_who_had_every_turn_in_it(
         for role in roles:
             intern.runs.create(
                 session=session,
-                by=role and team.people[role],
+                by=team.people[role] if role else None,
                 state=ChatRun.State.COMPLETED,
                 started_at=now,
                 ended_at=now,
