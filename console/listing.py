@@ -193,7 +193,7 @@ class Listing(Generic[Row]):
         ]
 
     @property
-    def kept(self) -> list[tuple[str, str]]:
+    def other_parameters(self) -> list[tuple[str, str]]:
         """What else the URL says, which a search keeps."""
         own = {self._prefix + name for name in (*self.wanted, "cursor")} | {"csv", "part"}
         given = self._request.GET.dict()

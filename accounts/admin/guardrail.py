@@ -30,7 +30,8 @@ from accounts.services.guardrails import (
 )
 from accounts.services.records import operator_actor
 from accounts.spending import find_window_starts, parse_holder
-from accounts.views.schemas.guardrail import check_patterns, read_filters, resolve_guards
+from accounts.views.schemas.external_guards import resolve_guards
+from accounts.views.schemas.guardrail import check_patterns, read_filters
 from gateway.admin import Form, KeptRowsAdmin, PageAdmin, ReadOnlyInline, changed_fields, usd_column
 from gateway.http.errors import GatewayError, SchemaInvalid
 from gateway.http.jsonio import JsonObject, format_usd

@@ -70,6 +70,7 @@ def classify_prompt(request: HttpRequest, planning: Planning) -> None:
             raise
         error_type = error.error_type
     except Exception as error:
+        # Whatever a classifier's call breaks on, the request itself goes on without it.
         log.exception("A classifier failed", exc_info=error)
         error_type = GatewayError.error_type
     label, is_sure = None, False

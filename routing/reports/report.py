@@ -142,6 +142,7 @@ class Publisher:
                     observe(batch)
                     self._failing.discard(name)
                 except Exception as error:
+                    # One observer's fault takes no report from the others.
                     if name not in self._failing:
                         log.error("%s lost %d reports", name, len(batch), exc_info=error)
                     self._failing.add(name)

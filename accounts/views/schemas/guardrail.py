@@ -8,12 +8,17 @@ from uuid import UUID
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from pydantic_core import PydanticCustomError
 
-from accounts.external_guards import MODERATION_MODEL
 from accounts.guard_rules import ZDR_GROUPS
 from accounts.limit_words import ManagedBody, ManagedChanges
 from accounts.models import Guardrail, GuardrailKey, GuardrailMember
 from accounts.patterns import PATTERN_CHARS_MAX, InvalidPattern, check_pattern, is_quick_to_compile
 from accounts.ports import higher_apps
+from accounts.views.schemas.external_guards import (
+    DecisionGuard,
+    ModerationGuard,
+    NewGuards,
+    resolve_guards,
+)
 from accounts.views.schemas.fields import (
     ENFORCEMENT,
     Enforcement,
@@ -100,63 +105,6 @@ class NewBuiltinContentFilter(NewBuiltinOutputFilter):
     scan_scope: Literal["user_only", "all_messages"] = "all_messages"
 
 
-class _NewGuard(ManagedBody):
-    on: Literal["input", "output", "both"] = "both"
-    action: Literal["block", "flag"]
-    shadow: bool = Field(False, description="It only says what it would have done.")
-    timeout_ms: int = Field(2_000, ge=100, le=30_000)
-    on_failure: Literal["open", "closed"] = Field(
-        "closed", description="Whether a text goes on that the guard says nothing about in time."
-    )
-
-
-class NewModerationGuard(_NewGuard):
-    """Moderations of a provider, `POST {base_url}/moderations`, asked with the gateway's key."""
-
-    kind: Literal["moderation"]
-    provider: _Slug
-    model: _Slug = MODERATION_MODEL
-    thresholds: (
-        Annotated[
-            dict[Annotated[str, Field(max_length=100)], Annotated[float, Field(gt=0, le=1)]],
-            Field(min_length=1, max_length=100),
-        ]
-        | None
-    ) = Field(None, description="Scores by category; without them the provider's own flags count.")
-
-
-class NewDecisionGuard(_NewGuard):
-    """A question to a model by the decisions of this gateway: how likely is it yes?"""
-
-    kind: Literal["decision"]
-    model: _Slug
-    threshold: float = Field(0.5, gt=0, le=1)
-    question: Annotated[str, Field(min_length=1, max_length=4_000)] | None = Field(
-        None, description="Yes is what is kept back; whether the text is unsafe if absent."
-    )
-
-
-def _check_kinds(guards: list[Any] | None) -> list[Any] | None:
-    kinds = [each.kind for each in guards or ()]
-    if len(set(kinds)) < len(kinds):
-        raise PydanticCustomError("kinds", "Invalid input: expected each kind once at most")
-    return guards
-
-
-_Guards = Annotated[
-    list[Annotated[NewModerationGuard | NewDecisionGuard, Field(discriminator="kind")]] | None,
-    AfterValidator(_check_kinds),
-]
-
-
-class ModerationGuard(NewModerationGuard, ResourceObject):
-    """Moderations of a provider, as a guardrail has them."""
-
-
-class DecisionGuard(NewDecisionGuard, ResourceObject):
-    """A question to a model, as a guardrail has it."""
-
-
 class BuiltinContentFilter(NewBuiltinContentFilter, ResourceObject):
     """A filter of the gateway's own, with its label."""
 
@@ -226,7 +174,7 @@ class _Settings(BaseModel):
         description="Whole answers that do not fit the JSON schema of their request are mended, or "
         "asked for once more; both calls are charged.",
     )
-    external_guards: _Guards = Field(None, description="Who else looks at texts, each kind once.")
+    external_guards: NewGuards = Field(None, description="Who else looks at texts, each kind once.")
 
 
 class NewGuardrail(ManagedBody, _Settings):
@@ -344,26 +292,6 @@ def serialize_member_assignment(row: GuardrailMember) -> JsonObject:
         organization_id=str(row.membership.account_id),
         assigned_by=row.assigned_by.public_id if row.assigned_by else None,
     )
-
-
-def resolve_guards(field: str, guards: list[JsonObject] | None) -> list[JsonObject] | None:
-    """Checked guards with the slugs of providers; models keep the names that they have here. Raises
-    `SchemaInvalid`."""
-    resolved, issues = [], list[Issue]()
-    for index, guard in enumerate(guards or ()):
-        place = f"{field}.{index}"
-        if guard["kind"] == "decision":
-            _, wrong = find_models(place, [guard["model"]])
-            issues += [Issue(f"{place}.model", each.message) for each in wrong]
-            resolved.append(guard)
-            continue
-        slug = higher_apps().find_provider_slugs([guard["provider"]]).get(guard["provider"])
-        if slug is None:
-            issues.append(Issue(f"{place}.provider", "Invalid input: no provider has this name"))
-        resolved.append({**guard, "provider": slug})
-    if issues:
-        raise SchemaInvalid(issues)
-    return resolved or None
 
 
 class InvalidRegexPattern(SchemaInvalid):

@@ -219,7 +219,7 @@ def test_other_messages_are_measured_anew() -> None:
 
 
 def test_methods_may_have_the_names_of_before() -> None:
-    plugin, context = OfBefore({}), PluginContext(None, (), deadline=0.0)  # type: ignore[arg-type]
+    plugin, context = OfBefore({}), PluginContext(None, (), deadline=0.0)  # type: ignore[arg-type]  # It asks no caller.
     assert plugin.change_request(request(), context).stream
     assert plugin.find_refusal(request(), context) is PermissionDenied
     assert plugin.change_answer(request(), {"content": "a"}) == {}
