@@ -15,11 +15,13 @@ pytestmark = [pytest.mark.timeout(900)]
 def test_what_ran_on_a_machine_that_dies_runs_on_the_other(stores: Bed, tmp_path: Path) -> None:
     with running_fleet(stores, tmp_path, "a", "b") as fleet:
         made = fleet.make(2)
-        assert sorted(map(fleet.places, made)) == [["a"], ["b"]]
-        lost = next(each for each in made if fleet.places(each) == ["a"])
+        # Under load one machine's life signs may be late, so that the other gets both.
+        lost = made[0]
+        (dead,) = fleet.places(lost)
+        (other,) = {"a", "b"} - {dead}
 
-        fleet.machines["a"].kill()
-        fleet.until(lambda: fleet.places(lost) == ["b"], "it runs on b")
+        fleet.machines[dead].kill()
+        fleet.until(lambda: fleet.places(lost) == [other], "it runs on the other")
         fleet.until(lambda: fleet.all_run_once(made), "both run")
         assert fleet.read(lost, "acknowledged.txt") == lost
         assert fleet.twice == []
