@@ -200,7 +200,7 @@ class Listing(Generic[Row]):
         return [(name, str(value)) for name, value in given.items() if name not in own]
 
     @property
-    def cleared(self) -> str:
+    def path_without_search(self) -> str:
         names = (self._prefix + name for name in (*self.wanted, "cursor"))
         return self.path + keep_query(self._request, **dict.fromkeys(names))
 

@@ -12,7 +12,7 @@ admin.autodiscover()
 
 handler400 = "gateway.http.handlers.handle_bad_request"
 handler403 = "gateway.http.handlers.handle_forbidden"
-handler404 = "gateway.http.handlers.handle_not_found"
+handler404 = "gateway.http.handlers.handle_404"
 handler500 = "gateway.http.handlers.handle_server_error"
 
 urlpatterns = [

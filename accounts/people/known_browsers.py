@@ -37,7 +37,7 @@ def list_known_names(request: HttpRequest) -> dict[str, tuple[float, str]]:
     return {name: (until, mark) for name, (until, mark) in kept.items() if until > now}
 
 
-def is_known(request: HttpRequest, name: str) -> bool:
+def has_signed_in(request: HttpRequest, name: str) -> bool:
     """Whether the cookie names that person; it does after a change of the password too."""
     return name.lower() in list_known_names(request)
 
@@ -45,7 +45,7 @@ def is_known(request: HttpRequest, name: str) -> bool:
 def find_sign_in(request: HttpRequest, name: str) -> str | None:
     """The name of that person's last sign-in there, which no other one has; None where there was
     none, or the password has changed since."""
-    if not is_known(request, name):
+    if not has_signed_in(request, name):
         return None
     until, mark = list_known_names(request)[name.lower()]
     user = User.objects.filter(username__iexact=name).first()

@@ -25,7 +25,7 @@ from django.http import (
 from django.urls import reverse
 
 from accounts.people.adapter import list_factors, needs_second_factor
-from accounts.people.known_browsers import is_known, list_known_names
+from accounts.people.known_browsers import has_signed_in, list_known_names
 from accounts.rates import count_sign_in
 from accounts.services.attempts import record_attempt
 from gateway.http.body import read_form
@@ -82,7 +82,7 @@ class SignInRate:
         # A slow sender keeps nobody waiting.
         if not read_form(request):
             return HttpResponseBadRequest()
-        room = self._known_room if _is_from_known(request) else self._room
+        room = self._known_room if _comes_from_known_browser(request) else self._room
         if not room.acquire(timeout=_WAIT_S):
             return _turn_away("1")
         began_s = time.monotonic()
@@ -93,11 +93,11 @@ class SignInRate:
             room.release()
 
 
-def _is_from_known(request: HttpRequest) -> bool:
+def _comes_from_known_browser(request: HttpRequest) -> bool:
     """Whether whom the form names has signed in there; or anybody, where it names nobody, as the
     second step of a sign-in."""
     name = request.POST.get("login")
-    return bool(list_known_names(request)) if name is None else is_known(request, name)
+    return bool(list_known_names(request)) if name is None else has_signed_in(request, name)
 
 
 def _turn_away(retry_after: str) -> HttpResponse:

@@ -170,7 +170,7 @@ class Candidate(NamedTuple):
         return format_ms(values[0] * 1000) if values and values[0] is not None else ""
 
     @property
-    def speed(self) -> str:
+    def speed_text(self) -> str:
         values = self.row.figures.get("tps")
         return f"{values[0]:.0f} tokens/s" if values and values[0] is not None else ""
 

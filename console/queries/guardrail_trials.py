@@ -128,14 +128,14 @@ def replay_yesterday(
     _replay_places(guardrail, keys, start, now, replay)
     if not routes:
         return replay
-    asked = _select_asked(guardrail, keys, start)
+    asked = _select_requests(guardrail, keys, start)
     rules = Rules(guardrail=build_entry(guardrail, "workspace"))
     found = replay_period(Period(start, now, asked, _ROUTES_MAX), rules, catalogue.current())
     replay.routes = found if found.compared or found.refused else None
     return replay
 
 
-def _select_asked(
+def _select_requests(
     guardrail: Guardrail, keys: list[int] | None, start: datetime
 ) -> QuerySet[Generation]:
     account_id = guardrail.workspace.account_id
@@ -151,7 +151,7 @@ def _replay_texts(
     if not list_filters(guardrail):
         return
     account_id = guardrail.workspace.account_id
-    asked = _select_asked(guardrail, keys, start)
+    asked = _select_requests(guardrail, keys, start)
     newest = asked.order_by("-created_at", "-pk").values_list("pk", flat=True)[: 5 * _PROMPTS_MAX]
     rows = GenerationContent.objects.filter(pk__in=list(newest), account_id=account_id)
     for number, row in enumerate(rows.order_by("-created_at")[:_PROMPTS_MAX]):

@@ -116,7 +116,7 @@ class Inflater:
         self._stream: zlib._Decompress | None = None
         self._has_ended = False
 
-    def feed(self, piece: Raw) -> Iterator[bytes]:
+    def feed_bytes(self, piece: Raw) -> Iterator[bytes]:
         """What the piece inflates to, in pieces. Raises `InvalidRequest`."""
         left = bytes(piece)
         while left:
@@ -251,7 +251,7 @@ def _read_pieces(
         came += len(piece)
         if came > bytes_max:
             raise PayloadTooLarge
-        for each in (piece,) if inflater is None else inflater.feed(piece):
+        for each in (piece,) if inflater is None else inflater.feed_bytes(piece):
             body += each
             if len(body) > bytes_max:
                 raise PayloadTooLarge

@@ -31,7 +31,7 @@ def handle_forbidden(request: HttpRequest, exception: Exception) -> HttpResponse
     return error_response(PermissionDenied())
 
 
-def handle_not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
+def handle_404(request: HttpRequest, exception: Exception) -> HttpResponse:
     return error_response(UnknownPath())
 
 

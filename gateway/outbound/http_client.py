@@ -150,7 +150,7 @@ def _send_over(
                 raise exchange.build_loss_error("the connection ended before the answer")
             exchange.bytes_received += len(data)
             try:
-                reader.feed(data)
+                reader.feed_bytes(data)
             except WireFault as fault:
                 raise exchange.build_error(MalformedReply, str(fault)) from fault
     except BaseException:  # Also a greenlet being killed must not leave a socket behind.

@@ -262,7 +262,7 @@ class Reply:
                 raise exchange.build_loss_error("the connection ended before the end of the answer")
             return True
         exchange.bytes_received += len(data)
-        self._reader.feed(data)
+        self._reader.feed_bytes(data)
         if self._reader.pieces:
             self._idle_since = exchange.clock()
         if self._reader.body_bytes > exchange.limits.body_bytes_max:

@@ -22,8 +22,9 @@ class WireFault(Exception):
 class ReplyReader:
     """Reads the replies of one connection, one after another, through llhttp.
 
-    ``start`` begins a reply; ``feed`` takes bytes as they come. Body bytes, still content-encoded,
-    wait in ``pieces`` until the owner takes them. A reader that raised WireFault is spent.
+    ``start`` begins a reply; ``feed_bytes`` takes bytes as they come. Body bytes, still
+    content-encoded, wait in ``pieces`` until the owner takes them. A reader that raised WireFault
+    is spent.
     """
 
     __slots__ = (
@@ -77,7 +78,7 @@ class ReplyReader:
         """Whether the connection may carry another request."""
         return self.done and self.keep_alive and not self.tainted
 
-    def feed(self, data: bytes) -> None:
+    def feed_bytes(self, data: bytes) -> None:
         """Take bytes from the socket. Raises WireFault."""
         in_head = not self.head_done
         body_bytes_before = self.body_bytes

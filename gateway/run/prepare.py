@@ -52,7 +52,7 @@ def seed_access(command: Command) -> dict[str, Any]:
     kept: dict[str, Any] = {}
     with suppress(FileNotFoundError):
         kept = json.loads(file.read_text(encoding="utf-8"))
-    seeded = _seed(command)
+    seeded = _seed_demo(command)
     keys = {name: seeded[name] for name in _KEYS}
     for name in _KEYS:
         key = kept.get(name)
@@ -61,7 +61,7 @@ def seed_access(command: Command) -> dict[str, Any]:
             is_known = hashlib.sha256(key.encode()).hexdigest() == seeded[f"{name}_hash"]
             keys[name] = key if is_known else None
     if not all(keys.values()):
-        seeded = _seed(command, "--rotate")
+        seeded = _seed_demo(command, "--rotate")
         keys = {name: seeded[name] for name in _KEYS}
     ids = {name: seeded[name] for name in ("account_id", "workspace_id")}
     demo = ids | keys | {"admin_user": ADMIN, "admin_password": _admin_password(kept, ids)}
@@ -70,7 +70,7 @@ def seed_access(command: Command) -> dict[str, Any]:
     return demo
 
 
-def _seed(command: Command, *options: str) -> dict[str, Any]:
+def _seed_demo(command: Command, *options: str) -> dict[str, Any]:
     where = ["--account", ACCOUNT, "--workspace", WORKSPACE]
     return command("seed_keys", *where, "--credits", CREDITS_USD, *options)
 

@@ -80,7 +80,7 @@ class AgentServer:
             self._route("/turns/{run_id}/steer", self.steer, "POST"),
             self._route("/turns/{run_id}/cancel", self.cancel, "POST"),
         ]
-        return Starlette(routes=routes, exception_handlers={404: _not_found, 405: _not_found})
+        return Starlette(routes=routes, exception_handlers={404: _answer_404, 405: _answer_404})
 
     def _route(self, path: str, handler: Handler, method: str) -> Route:
         async def answer_request(request: Request) -> Response:
@@ -212,5 +212,5 @@ def _build_refusal(refused: RequestRefused) -> Response:
     return JSONResponse({"error": details}, status_code=refused.status, headers=headers)
 
 
-async def _not_found(request: Request, error: Exception) -> Response:
+async def _answer_404(request: Request, error: Exception) -> Response:
     return _build_refusal(RequestRefused(404, "not_found", "There is no such path."))

@@ -248,7 +248,7 @@ def _read(reply: Reply, scrubber: Scrubber, bytes_max: int) -> tuple[bytes, bool
         if not piece:
             body += scrubber.finish()
             break
-        body += scrubber.feed(piece)
+        body += scrubber.feed_bytes(piece)
     return bytes(body[:bytes_max]), len(body) > bytes_max
 
 

@@ -39,7 +39,7 @@ class Scrubber:
         # So many bytes of what is held belong to a value that was replaced already.
         self._covered = 0
 
-    def feed(self, piece: bytes) -> bytes:
+    def feed_bytes(self, piece: bytes) -> bytes:
         """What is known to be harmless by now."""
         self._held += piece
         if len(self._held) < self._hold_bytes + self._step_bytes:
@@ -95,7 +95,7 @@ def _yield_after(looks: int) -> int:
 def scrub_bytes(data: bytes, patterns: Patterns) -> bytes:
     """All of it at once."""
     scrubber = Scrubber(patterns)
-    return scrubber.feed(data) + scrubber.finish()
+    return scrubber.feed_bytes(data) + scrubber.finish()
 
 
 def scrub_text(text: str, patterns: Patterns) -> str:

@@ -246,7 +246,7 @@ class AgentStream:
         if piece is None:
             return []
         try:
-            payloads = self._parser.feed(piece) if piece else self._parser.finish()
+            payloads = self._parser.feed_bytes(piece) if piece else self._parser.finish()
             events = [event for payload in payloads if (event := read_event(payload)) is not None]
         except (EventTooLarge, BadEvent) as error:
             raise ChatRefused("turn_failed", "The intern sent what is no event") from error

@@ -256,7 +256,7 @@ class HeldArguments:
         pieces, scanner = self._held.setdefault(call.get("index"), ([], ObjectScanner()))
         text = arguments if isinstance(arguments, str) else dumps(arguments).decode()
         pieces.append(text)
-        scanner.feed(text)
+        scanner.feed_text(text)
         if not (call.get("id") or function.get("name")):
             return None
         return {**call, "function": {**function, "arguments": ""}}

@@ -74,7 +74,7 @@ class RequestReader:
         self._length: int | None = None
         self._chunks = bytearray()
 
-    def feed(self, data: bytes) -> None:
+    def feed_bytes(self, data: bytes) -> None:
         self._buffer += data
 
     def next(self) -> SimulatedRequest | None:
@@ -187,7 +187,7 @@ class SimulatedConnection(asyncio.Protocol):
         self._living.add(self)
 
     def data_received(self, data: bytes) -> None:
-        self._reader.feed(data)
+        self._reader.feed_bytes(data)
         if not self._busy:
             self._next_request()
 

@@ -57,7 +57,7 @@ class SseParser:
         self._line = _Line.UNKNOWN
         self._is_clean = True
 
-    def feed(self, data: bytes) -> list[bytes]:
+    def feed_bytes(self, data: bytes) -> list[bytes]:
         """The payloads of the events that ``data`` completes. Raises EventTooLarge."""
         if self._is_clean and not (self._is_first or self._skip_lf):
             # One whole event, as a model that says a word at a time sends it.
@@ -71,7 +71,7 @@ class SseParser:
         return [payload for _, payload in self.feed_typed(data)]
 
     def feed_typed(self, data: bytes) -> list[Event]:
-        """As ``feed``, each payload with its event name; None where the event has none."""
+        """As ``feed_bytes``, each payload with its event name; None where the event has none."""
         if self._is_first or self._skip_lf or b"\r" in data:
             data = self._normalize(data)
         events: list[Event] = []

@@ -96,7 +96,7 @@ def test_a_browser_knows_the_five_who_came_last() -> None:
         known_browsers.remember_browser(request, answer, User(username=f"User-{number}"))
         request.COOKIES[COOKIE] = answer.cookies[COOKIE].value
 
-    known = [known_browsers.is_known(request, f"user-{number}") for number in range(6)]
+    known = [known_browsers.has_signed_in(request, f"user-{number}") for number in range(6)]
     assert known == [False, True, True, True, True, True]
 
 

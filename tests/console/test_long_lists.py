@@ -147,7 +147,7 @@ def test_a_list_is_filtered_sorted_and_cut_as_the_address_says() -> None:
     assert load(order="-number", cursor="190").rows == list(range(PAGE_ROWS))
     found = load(rows_text="19", rows_odd="1", rows_order="none", period="7d")
     assert found.rows == [19, 119, 191, 193, 195, 197, 199]
-    assert (found.other_parameters, found.cleared) == (
+    assert (found.other_parameters, found.path_without_search) == (
         [("rows_order", "none"), ("period", "7d")],
         "?rows_order=none&period=7d",
     )

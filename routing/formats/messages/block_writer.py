@@ -52,7 +52,7 @@ class ObjectScanner:
         self._depth = 0
         self._in_string = self._escaped = self.complete = False
 
-    def feed(self, text: str) -> None:
+    def feed_text(self, text: str) -> None:
         position, end = (1, len(text)) if self._escaped and text else (0, len(text))
         if position:
             self._escaped = False
@@ -214,7 +214,7 @@ class _ToolBlock(_ContentBlock):
 
     def is_settled(self) -> bool:
         for text in self._unscanned:
-            self._scanner.feed(text)
+            self._scanner.feed_text(text)
         self._unscanned.clear()
         return self._scanner.complete and bool(self.name)
 

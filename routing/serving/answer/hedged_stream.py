@@ -151,5 +151,5 @@ class _StreamCall:
             piece = reply.read_some()
             if piece:
                 self.pieces.append(piece)
-            relay.feed(piece or b"")
+            relay.feed_bytes(piece or b"")
         attempt.first_token = process.now() if relay.started else None

@@ -216,7 +216,7 @@ class AnswerStream:
             if self._gone:
                 relay.feed_unread(piece)
                 raise CallerGone
-            out = b"" if piece is None else relay.feed(piece)
+            out = b"" if piece is None else relay.feed_bytes(piece)
             if attempt.first_token is None and (relay.started or relay.produced_chars):
                 attempt.first_token = process.now()
             # An upstream that keeps saying nothing, in comments, commits as late as a silent one.

@@ -29,13 +29,13 @@ class Keeps(Protocol):
 
 
 class Relay:
-    """`feed` upstream bytes until `ended`; both raise `UpstreamFailure` for what is no stream.
+    """`feed_bytes` of upstreams until `ended`; both raise `UpstreamFailure` for what is no stream.
 
     With `passes` the upstream speaks the caller's format: its events go through as they are, those
     before the first content once that is there. `seen` tells of a first parsed event, `started` of
     content that was written. `usage`, `native_finish`, `service_tier`, `upstream_id`,
     `produced_chars` and `tool_calls` are what it said so far; `kept` hears every delta.
-    What stood before a failure in one piece is given out first: the next `feed` raises it.
+    What stood before a failure in one piece is given out first: the next `feed_bytes` raises it.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class Relay:
         self._kept = kept
         self._new_call_id = new_call_id
 
-    def feed(self, data: bytes) -> bytes:
+    def feed_bytes(self, data: bytes) -> bytes:
         """What to write for one piece of the upstream's body; `data` empty is its end."""
         if self.failure is not None:
             raise self.failure
@@ -87,10 +87,10 @@ class Relay:
         return b"".join(out)
 
     def feed_unread(self, data: bytes | None) -> None:
-        """`feed` for a caller who left: only the books want to know. None is no piece."""
+        """`feed_bytes` for a caller who left: only the books want to know. None is no piece."""
         try:
             if data is not None:
-                self.feed(data)
+                self.feed_bytes(data)
         except UpstreamFailure:
             self.ended = True
 
@@ -130,7 +130,7 @@ class Relay:
 
     def _read_payloads(self, data: bytes, out: list[bytes]) -> None:
         try:
-            payloads = self._parser.feed(data) if data else self._parser.finish()
+            payloads = self._parser.feed_bytes(data) if data else self._parser.finish()
         except EventTooLarge as error:
             raise malformed_answer("a stream event is too large") from error
         for payload in payloads:

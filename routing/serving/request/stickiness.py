@@ -94,16 +94,16 @@ def build_conversation_key(
         if not any(map(caches_cheaper, endpoints)):
             return None
     digest = hashlib.sha256(account_id.bytes)
-    _feed(digest, model)
+    _feed_value(digest, model)
     if chat.session_id is not None:
         digest.update(b"session")
-        _feed(digest, chat.session_id)
+        _feed_value(digest, chat.session_id)
     elif (cache_key := chat.body.get("prompt_cache_key")) and isinstance(cache_key, str):
         digest.update(b"cache")
-        _feed(digest, cache_key)
+        _feed_value(digest, cache_key)
     else:
         digest.update(b"messages")
-        _feed(digest, list(_opening_messages(chat.body["messages"])))
+        _feed_value(digest, list(_opening_messages(chat.body["messages"])))
     return ConversationKey(digest.digest(), chat.session_id is not None)
 
 
@@ -281,7 +281,7 @@ def _opening_messages(messages: list[JsonObject]) -> Iterable[Any]:
                 break
 
 
-def _feed(digest: Any, value: Any) -> None:
+def _feed_value(digest: Any, value: Any) -> None:
     """Any JSON into a digest, without a copy of it all: of long texts both ends and the length."""
     if isinstance(value, str):
         text = (
@@ -292,12 +292,12 @@ def _feed(digest: Any, value: Any) -> None:
     elif isinstance(value, list):
         digest.update(b"l%d:" % len(value))
         for item in value[:_PARTS_MAX]:
-            _feed(digest, item)
+            _feed_value(digest, item)
     elif isinstance(value, dict):
         digest.update(b"d%d:" % len(value))
         for name in sorted(value)[:_PARTS_MAX]:
-            _feed(digest, name)
-            _feed(digest, value[name])
+            _feed_value(digest, name)
+            _feed_value(digest, value[name])
     else:
         digest.update(repr(value).encode())
 

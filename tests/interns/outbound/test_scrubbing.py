@@ -71,9 +71,9 @@ def test_pieces_make_no_difference(
     scrubber = Scrubber(build_patterns(secrets), step_bytes=step)
     out, at = [], 0
     for cut in cuts:
-        out.append(scrubber.feed(data[at : at + cut]))
+        out.append(scrubber.feed_bytes(data[at : at + cut]))
         at += cut
-    out.append(scrubber.feed(data[at:]))
+    out.append(scrubber.feed_bytes(data[at:]))
     out.append(scrubber.finish())
     told = b"".join(out)
     assert told == scrubbed(data, secrets)
@@ -99,12 +99,12 @@ def test_what_is_held_back_is_never_half_a_secret() -> None:
     value = "0123456789" * 10
     scrubber = Scrubber(build_patterns({"t": value}), step_bytes=1)
     data = b"." * 5000 + value[:70].encode()
-    told = b"".join(scrubber.feed(data[at : at + 1]) for at in range(len(data)))
+    told = b"".join(scrubber.feed_bytes(data[at : at + 1]) for at in range(len(data)))
     assert set(told + scrubber.cut()) == {ord(".")}
     assert len(told) > 4000
     # Nor is a whole one that comes where another may begin.
     scrubber = Scrubber(build_patterns({"t": value, "u": "abc"}), step_bytes=1)
-    assert set(scrubber.feed(b"." * 5000 + b"abc") + scrubber.cut()) == {ord(".")}
+    assert set(scrubber.feed_bytes(b"." * 5000 + b"abc") + scrubber.cut()) == {ord(".")}
 
 
 def test_a_value_with_a_last_line_break_is_known_without_it() -> None:

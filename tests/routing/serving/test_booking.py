@@ -88,7 +88,7 @@ class Desk:
     def relay(self, *texts: str) -> Relay:
         """What came of a stream that broke off."""
         relay = build_relay(self.call, self.attempt)
-        relay.feed(b"".join(chat_events(*texts)[: len(texts) + 1]))
+        relay.feed_bytes(b"".join(chat_events(*texts)[: len(texts) + 1]))
         return relay
 
     def fail(self, attempt: Attempt | None, relay: Relay | None, **how: Any) -> Any:
@@ -302,7 +302,7 @@ def end_stream(
 ) -> None:
     stream, relay = kind(call, None), build_relay(call, attempt)
     stream._committed = True
-    relay.feed(b"".join(chat_events("Hi")))
+    relay.feed_bytes(b"".join(chat_events("Hi")))
     next(stream._finish(attempt, relay, ReadReply()))
 
 

@@ -41,7 +41,7 @@ def relay_of(kind: str, name: str, *events: bytes) -> Relay:
         event_bytes_max=EVENT_BYTES_MAX,
     )
     if events:
-        relay.feed(b"".join(events))
+        relay.feed_bytes(b"".join(events))
     return relay
 
 
@@ -70,7 +70,7 @@ def _text_of(value: dict[str, Any]) -> str:
 def test_every_wire_is_told_in_every_format(kind: str, name: str, piece_bytes: int) -> None:
     relay, sent = relay_of(kind, name), b"".join(EVENTS[kind]("Simulated", " 🦊", " words"))
     pieces = [sent[at : at + piece_bytes] for at in range(0, len(sent), piece_bytes)]
-    out = b"".join(map(relay.feed, pieces))
+    out = b"".join(map(relay.feed_bytes, pieces))
     assert relay.ended
     assert text_in(out + relay.write_closing(REPORT, None)) == "Simulated 🦊 words"
     assert (relay.finish_reason, relay.produced_chars) == ("stop", len("Simulated 🦊 words"))
@@ -84,19 +84,19 @@ def test_nothing_is_written_before_the_first_content_and_what_breaks_off_is_a_fa
     relay, events = relay_of(kind, name), EVENTS[kind]("Now")
     first = next(n for n, event in enumerate(events) if b'"Now"' in event)
 
-    assert relay.feed(b"".join(events[:first])) == b""
+    assert relay.feed_bytes(b"".join(events[:first])) == b""
     assert (relay.seen, relay.started) == (True, False)
-    assert text_in(relay.feed(events[first])) == "Now"
+    assert text_in(relay.feed_bytes(events[first])) == "Now"
     assert relay.started
     with pytest.raises(UpstreamFailure) as broken:
-        relay.feed(b"")
+        relay.feed_bytes(b"")
     assert broken.value.outage
 
 
 @EVERY_PAIR
 def test_an_answer_without_content_has_an_opening_and_an_end(kind: str, name: str) -> None:
     relay = relay_of(kind, name)
-    assert relay.feed(b"".join(EVENTS[kind]())) == b""
+    assert relay.feed_bytes(b"".join(EVENTS[kind]())) == b""
     assert b"acme/small" in relay.write_closing(REPORT, None)
 
 
@@ -121,8 +121,8 @@ def test_the_official_helper_can_add_up_what_comes_more_than_once() -> None:
     chunks.append({"delta": {"role": "assistant"}, "finish_reason": "stop"})
     relay, state = relay_of("openai", "chat"), ChatCompletionStreamState()
 
-    out = relay.feed(b"".join(said(*({"choices": [chunk]} for chunk in chunks))))
-    heard = told(out + relay.feed(b"data: [DONE]\n\n") + relay.write_closing(REPORT, None))
+    out = relay.feed_bytes(b"".join(said(*({"choices": [chunk]} for chunk in chunks))))
+    heard = told(out + relay.feed_bytes(b"data: [DONE]\n\n") + relay.write_closing(REPORT, None))
 
     for chunk in heard:
         state.handle_chunk(ChatCompletionChunk.model_validate(chunk))
@@ -137,7 +137,7 @@ def test_the_official_helper_can_add_up_what_comes_more_than_once() -> None:
 
 def test_what_passes_is_word_for_word_what_the_upstream_said() -> None:
     relay, events = relay_of("anthropic", "messages"), messages_events("Said")
-    begun, *passed = relay.feed(b"".join(events)).split(b"\n\n")[:-1]
+    begun, *passed = relay.feed_bytes(b"".join(events)).split(b"\n\n")[:-1]
     assert b'"odd":1' in begun
     assert b'"model":"acme/small"' in begun
     assert [event for event in events if event.removesuffix(b"\n\n") in passed] == events[1:5]
@@ -170,7 +170,7 @@ def test_openings_without_end_are_bounded(filler: bytes | None) -> None:
     relay = relay_of("anthropic", "messages")
     filler = filler or named({"type": "odd", "more": "x" * (EVENT_BYTES_MAX // 10)})[0]
     for _ in range(200):
-        relay.feed(filler)
+        relay.feed_bytes(filler)
         assert len(relay._held) < 110
     assert relay.started
 
@@ -185,7 +185,7 @@ def test_tool_arguments_arrive_byte_for_byte() -> None:
     calls = [head, *({"function": {"arguments": each}} for each in fragments)]
     deltas = [{"delta": {"tool_calls": [{"index": 0, **call}]}} for call in calls]
     sent = said(*({"choices": [delta]} for delta in deltas))
-    out = told(relay_of("openai", "messages").feed(b"".join(sent)))
+    out = told(relay_of("openai", "messages").feed_bytes(b"".join(sent)))
     pieces = [value["delta"] for value in out if value["type"] == "content_block_delta"]
     assert [piece["partial_json"] for piece in pieces] == fragments
 

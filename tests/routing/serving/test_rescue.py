@@ -59,7 +59,7 @@ def broken_off(progress: RequestProgress, *pieces: bytes, **attempt: Any) -> Non
     first = attempt_at(FIRST, **attempt)
     relay = relay_at(progress, first)
     for piece in pieces:
-        relay.feed(piece)
+        relay.feed_bytes(piece)
     assert begin_rescue(progress, first, relay)
 
 
@@ -136,8 +136,8 @@ def test_calls_are_told_when_one_upstream_has_ended_well() -> None:
     )
     relay = relay_at(progress, attempt_at(SECOND))
 
-    held = relay.feed(chunk(tool_calls=[call("call_kept", "{}")]))
-    told = relay.feed(chunk("tool_calls") + DONE)
+    held = relay.feed_bytes(chunk(tool_calls=[call("call_kept", "{}")]))
+    told = relay.feed_bytes(chunk("tool_calls") + DONE)
 
     assert held == b""
     assert told.count(b"call_kept") == 1
@@ -151,7 +151,7 @@ def test_both_parts_are_charged_each_at_its_own_usage_and_credential() -> None:
     broken_off(progress, chunk(content="x" * 40, usage=(50, 10)), own=own_entry("first"))
     second = attempt_at(SECOND)
     relay = relay_at(progress, second)
-    relay.feed(chunk(content="rest", finish="stop", usage=(70, 5)) + DONE)
+    relay.feed_bytes(chunk(content="rest", finish="stop", usage=(70, 5)) + DONE)
 
     outcome = stream_outcome(progress, second, relay, cancelled=False)
 
@@ -185,7 +185,7 @@ def test_what_caches_saved_is_summed_over_both_parts() -> None:
         usage: dict[str, Any] = {"prompt_tokens": 100, "completion_tokens": 5}
         usage["prompt_tokens_details"] = {"cached_tokens": cached}
         value = {"choices": [{"index": 0, "delta": {"content": "x"}, "finish_reason": finish}]}
-        relay.feed(b"data: " + json.dumps(value | {"usage": usage}).encode() + b"\n\n")
+        relay.feed_bytes(b"data: " + json.dumps(value | {"usage": usage}).encode() + b"\n\n")
         return relay
 
     broken, whole = attempt_at(first), attempt_at(second)
@@ -203,7 +203,7 @@ def test_nobody_goes_on_with_a_picture() -> None:
     first = attempt_at(FIRST)
     relay = relay_at(progress, first)
     image = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AA"}}
-    relay.feed(chunk(images=[image]))
+    relay.feed_bytes(chunk(images=[image]))
     assert relay.started
     assert not begin_rescue(progress, first, relay)
 
@@ -212,12 +212,12 @@ def test_the_record_says_when_a_part_broke_off() -> None:
     progress = rescuable()
     first, second = attempt_at(FIRST, first_token=1.05), attempt_at(SECOND)
     relay = relay_at(progress, first)
-    relay.feed(chunk(content="One"))
+    relay.feed_bytes(chunk(content="One"))
     assert begin_rescue(progress, first, relay)
     Attempts(progress).record_failure(first, from_status(502, {}, b"{}"))
     first.ended = 2.2
     relay = relay_at(progress, second)
-    relay.feed(chunk(content="two", finish="stop", usage=(70, 5)) + DONE)
+    relay.feed_bytes(chunk(content="two", finish="stop", usage=(70, 5)) + DONE)
     second.ended = second.first_token = 3.0
 
     order = settle_order(progress, stream_outcome(progress, second, relay, cancelled=False))

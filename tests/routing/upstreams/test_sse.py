@@ -15,7 +15,7 @@ CAP = 16 * 1024 * 1024
 
 def _feed(*pieces: bytes, cap: int = CAP) -> list[bytes]:
     parser = SseParser(cap)
-    events = [event for piece in pieces for event in parser.feed(piece)]
+    events = [event for piece in pieces for event in parser.feed_bytes(piece)]
     return events + parser.finish()
 
 
@@ -57,9 +57,9 @@ def test_a_shape_gives_its_payloads_whole_and_split(sent: bytes, payloads: list[
 
 def test_an_event_is_out_as_soon_as_its_blank_line_is_in() -> None:
     parser = SseParser(CAP)
-    assert parser.feed(b"data: a\r\n\r") == [b"a"]
-    assert parser.feed(b"\ndata: b\n") == []
-    assert parser.feed(b"\n") == [b"b"]
+    assert parser.feed_bytes(b"data: a\r\n\r") == [b"a"]
+    assert parser.feed_bytes(b"\ndata: b\n") == []
+    assert parser.feed_bytes(b"\n") == [b"b"]
     assert parser.finish() == []
 
 
@@ -110,9 +110,9 @@ ENDLESS = {
 @pytest.mark.parametrize(("start", "more"), ENDLESS.values(), ids=ENDLESS)
 def test_an_endless_event_is_cut_at_the_cap(start: bytes, more: bytes) -> None:
     parser = SseParser(20_000)
-    parser.feed(start)
+    parser.feed_bytes(start)
     with pytest.raises(EventTooLarge):
-        any(parser.feed(more) for _ in range(40_000))
+        any(parser.feed_bytes(more) for _ in range(40_000))
 
 
 def _peak_bytes(work: Callable[[], object]) -> int:
@@ -126,7 +126,7 @@ def _peak_bytes(work: Callable[[], object]) -> int:
 @pytest.mark.parametrize("endless", [b": comment", b"id: 1\n", b"event: name", b"unknown"])
 def test_what_is_ignored_takes_no_memory(endless: bytes) -> None:
     parser = SseParser(1000)
-    assert _peak_bytes(lambda: [parser.feed(endless * 10) for _ in range(1000)]) < 100_000
+    assert _peak_bytes(lambda: [parser.feed_bytes(endless * 10) for _ in range(1000)]) < 100_000
 
 
 @pytest.mark.parametrize("piece_bytes", [1000, 65536])
@@ -206,7 +206,11 @@ WHOLE = st.tuples(
 def _outcome(parser: SseParser, piece: bytes, *, typed: bool) -> list[bytes] | None:
     """None where the event is too large."""
     try:
-        return [payload for _, payload in parser.feed_typed(piece)] if typed else parser.feed(piece)
+        return (
+            [payload for _, payload in parser.feed_typed(piece)]
+            if typed
+            else parser.feed_bytes(piece)
+        )
     except EventTooLarge:
         return None
 

@@ -194,9 +194,9 @@ def test_an_object_is_complete_at_its_last_brace(
     text = orjson.dumps(value).decode()
     scanner = ObjectScanner()
     for piece in data.draw(pieces_of(text[:-1])):
-        scanner.feed(piece)
+        scanner.feed_text(piece)
         assert not scanner.complete
-    scanner.feed("}" + after)
+    scanner.feed_text("}" + after)
     assert scanner.complete
 
 
