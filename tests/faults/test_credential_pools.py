@@ -14,6 +14,7 @@ from tests.support.gateways import seed_account
 POOLED = bench.model("pooled/model", bench.endpoint("pooled"))
 APART = bench.model("apart/model", bench.endpoint("apart"))
 PAIR = bench.model("paired/model", bench.endpoint("pooled"), bench.endpoint("second"))
+MENDING = bench.model("mending/model", bench.endpoint("mending"))
 COUNTED = bench.model("counted/model", bench.endpoint("counting"))
 
 
@@ -42,11 +43,12 @@ def pooling(gateway_with: Any, simulator: Any) -> Any:
     pools = [
         pool_of(simulator, "pooled", one=1, two=1, three=0),
         pool_of(simulator, "apart", a=1, b=1, c=1),
+        pool_of(simulator, "mending", one=1, two=1),
     ]
     counting = pool_of(simulator, "counting", one=1, two=1, three=0)
     counting |= {"kind": "anthropic", "base_url": f"{simulator.url}/pooled/v1"}
     server = gateway_with(
-        [POOLED, APART, PAIR, COUNTED],
+        [POOLED, APART, PAIR, MENDING, COUNTED],
         providers=[*pools, counting, *bench.personas(simulator)],
         ROUTER_ENDPOINT_RETRIES="0",
         ROUTER_CREDENTIAL_PARK_SECONDS="2",
@@ -127,6 +129,24 @@ def test_one_that_is_refused_beside_another_endpoint_gives_way_to_the_next(
     refused, served = map(name_sent, desk.upstream.requests("pooled"))
     assert refused != served
     desk.server.wait_until(lambda: is_used(desk, refused), within_s=60)
+
+
+def test_who_is_refused_in_a_repair_is_parked_although_it_gave_the_first_answer(desk: Desk) -> None:
+    refusal = {"status": 401, "headers": {"Retry-After": "60"}}
+    desk.upstream.script("mending", {"text": '{"a": "one"}'}, refusal, {"text": '{"a": 1}'})
+    schema = {"type": "object", "properties": {"a": {"type": "integer"}}}
+    shape = {"type": "json_schema", "json_schema": {"name": "n", "schema": schema}}
+    # A conversation keeps its credential.
+    asked: dict[str, Any] = {"model": "mending/model", "session_id": "mended"}
+
+    repair = [{"id": "response-healing", "repair": True}]
+    answer = desk.post(plugins=repair, response_format=shape, **asked)
+
+    assert answer.headers["X-Router-Schema"] == "repaired"
+    first, refused, served = map(name_sent, desk.upstream.requests("mending"))
+    assert first == refused != served
+    assert desk.post(**asked).status_code == 200
+    assert name_sent(desk.upstream.requests("mending")[-1]) == served
 
 
 BEGUN = {"choices": [{"index": 0, "delta": {"role": "assistant"}, "finish_reason": None}]}

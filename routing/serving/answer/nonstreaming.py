@@ -52,6 +52,8 @@ def serve_answer(progress: RequestProgress) -> bytes:
             served = request_answer(progress, attempts)
             if served.failure is not None:
                 return _finish_broken(progress, served.attempt, served.answer, served.failure)
+            # Before a second call, whose failure would be over with it.
+            record_success(served.attempt)
             if progress.schema_check is not None:
                 served = hold_to_schema(progress, served)
             return _finish_answer(progress, served.attempt, served.answer)
@@ -102,7 +104,6 @@ def _finish_loop(progress: RequestProgress, talk: LoopResult) -> bytes:
 
 def _finish_answer(progress: RequestProgress, attempt: Attempt, answer: Answer) -> bytes:
     progress.served_by = attempt
-    record_success(attempt)
     check, chars = progress.schema_check, count_text_chars(answer.message)
     prompt_chars = None if check is None else check.prompt_text_chars
     usage = measure_usage(progress, attempt, answer.usage, chars, prompt_chars=prompt_chars)

@@ -34,8 +34,9 @@ _INSTRUCTION: Final = (
 
 
 def hold_to_schema(progress: RequestProgress, served: Served) -> Served:
-    """The answer to give: `served` itself, mended where that makes it fit, or the second one. What
-    was found is noted in the request's `schema_check` and its stages."""
+    """The answer to give: `served` itself, whose success is recorded, mended where that makes it
+    fit, or the second one. What was found is noted in the request's `schema_check` and its
+    stages."""
     check = progress.schema_check
     assert check is not None
     text = served.answer.message.get("content")
@@ -102,6 +103,7 @@ def _ask_again(
     if second is None or second.failure is not None:
         check.legs.clear()
         return None
+    record_success(second.attempt)
     said = second.answer.message.get("content")
     is_whole = read_finish(second.answer, second.answer.message) == "stop"
     if not (is_whole and isinstance(said, str) and said.strip()):
@@ -127,7 +129,6 @@ def _measure_leg(progress: RequestProgress, served: Served, prompt_chars: int | 
 
 
 def _record_unused(leg: Leg) -> None:
-    record_success(leg.attempt)
     record_attempt(leg.attempt, streamed=False, tokens=leg.usage.completion_tokens)
 
 

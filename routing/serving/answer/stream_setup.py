@@ -88,9 +88,12 @@ def build_relay(progress: RequestProgress, attempt: Attempt) -> Relay:
 
 
 def note_unread(progress: RequestProgress, attempt: Attempt, relay: Relay) -> None:
-    """Note what was said before it failed: nobody has read it, but its provider bills it."""
+    """Note what was said before it failed: nobody has read it, but its provider bills and counts
+    it."""
     usage = measure_usage(progress, attempt, relay.usage, relay.produced_chars)
     note_house_cost(progress, attempt, usage)
+    if progress.loop is None:
+        settle_attempt(attempt, usage.total_tokens)
 
 
 def begin_rescue(progress: RequestProgress, attempt: Attempt, relay: Relay) -> bool:

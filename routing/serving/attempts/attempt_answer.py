@@ -18,6 +18,7 @@ from gateway.outbound.reply import Reply
 from routing.entities.exchange import Answer
 from routing.formats.chat.answer import count_text_chars, has_content, normalize_finish
 from routing.metering.usage import Usage
+from routing.serving.admission.endpoint_limits import settle_attempt
 from routing.serving.attempts.attempts import Attempts
 from routing.serving.attempts.hedging import HedgingAttempts, Race
 from routing.serving.attempts.upstream_call import catch_errors, send
@@ -153,10 +154,13 @@ def _read_answer(attempt: Attempt, reply: Reply) -> Answer:
 
 
 def _note_unserved(progress: RequestProgress, attempt: Attempt, answer: Answer) -> None:
-    """Note what the provider bills of an answer that nobody may come to read."""
+    """Note what the provider bills of an answer that nobody may come to read, and counts."""
     if answer.usage or has_content(answer.message):
         chars = count_text_chars(answer.message)
-        note_house_cost(progress, attempt, measure_usage(progress, attempt, answer.usage, chars))
+        usage = measure_usage(progress, attempt, answer.usage, chars)
+        note_house_cost(progress, attempt, usage)
+        if progress.loop is None:
+            settle_attempt(attempt, usage.total_tokens)
 
 
 def _find_breakage(answer: Answer) -> UpstreamFailure | None:

@@ -1,6 +1,7 @@
 """Limits of endpoints: windows and places, of tools, loops, decisions and rescues."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -10,10 +11,13 @@ from gateway.limits.limits import Limit
 from gateway.limits.rules import LimitsTaken, Marks, RateRule, build_rules, list_windows
 from gateway.shared_cache import SharedCache
 from routing.entities.entries import HouseCredential
+from routing.entities.exchange import Answer
 from routing.metering.cost import FREE as FREE_OF_CHARGE
 from routing.metering.usage import Usage, add_usages
 from routing.serving.admission import endpoint_limits, rate_limits
 from routing.serving.admission.endpoint_limits import Full
+from routing.serving.answer.stream_setup import note_unread
+from routing.serving.attempts import attempt_answer
 from routing.serving.request.legs import Leg
 from routing.serving.request.loop import Loop
 from routing.serving.request.outcome import note_turn
@@ -121,6 +125,29 @@ def test_what_a_rescue_s_first_part_used_counts_at_its_own_endpoint_alone(counte
     rate_limits.settle(call, add_usages(used, Usage(130, 7)))
 
     assert [counters.left(window) for window in windows] == [5000 - 120, 5000 - 137]
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_what_nobody_read_of_an_answer_counts_at_its_endpoint(counters, stream: bool) -> None:
+    rules = build_rules("endpoint:1", [{"tokens_per_minute": 5000}])
+    limited = at(PAID, rate_rules=rules, context_length=4000)
+    call = call_to(limited, max_tokens=1000)
+    taken = endpoint_limits.take_for_endpoint(call, limited)
+    assert isinstance(taken, LimitsTaken)
+    broken = attempt_at(limited, limits=taken, first_token=2.0)
+    call.attempts += [broken, attempt_at(at("acme/other"))]
+    used = {"prompt_tokens": 100, "completion_tokens": 20, "total_tokens": 120}
+
+    if stream:
+        relay: Any = SimpleNamespace(usage=used, produced_chars=80)
+        note_unread(call, broken, relay)
+    else:
+        answer = Answer({"content": "x" * 80}, "error", None, used, *[None] * 4)
+        attempt_answer._note_unserved(call, broken, answer)
+    rate_limits.settle(call, Usage(7, 7))
+
+    [window] = list_windows(rules[0], Marks(), tokens=1)
+    assert counters.left(window) == 5000 - 120
 
 
 def test_each_turn_of_a_loop_counts_where_it_was_answered(counters) -> None:
