@@ -89,6 +89,11 @@ class OutputGuard:
         if guards.acts:
             self.lookahead = NOTHING_KNOWN
 
+    @property
+    def asks_others(self) -> bool:
+        """Whether a look may take as long as guards outside of the gateway need."""
+        return self._external is not None
+
     def take_stages(self) -> list[JsonObject]:
         """What `router_metadata.pipeline` and the trace tell of what was found since last time."""
         stages = [*self._stages, *list_stages(self._counts)]

@@ -1,18 +1,21 @@
 """External guards over HTTP: what they keep back, what they cost, and when they do not answer."""
 
 from collections.abc import Iterator
+from contextlib import closing
 from decimal import Decimal
 from typing import Any, Final
 
 import pytest
 
 from tests.conformance.asking import BODIES
-from tests.conformance.desk import CHAT, Desk
+from tests.conformance.desk import CHAT, Desk, nano, opened
 from tests.conformance.guarded import set_guardrail
 from tests.faults import bench
+from tests.faults.bench import CHEAP_NANO
 from tests.support.gateways import seed_account
 
 SOLO = bench.model("solo/model", bench.endpoint("first"))
+SERVER = bench.model("one/server", bench.endpoint("first", rate_limits=[{"concurrent": 1}]))
 JUDGE = bench.model("solo/judge", bench.endpoint("second"))
 BAD: Final = "A text about violence."
 METADATA: Final = {"X-Router-Metadata": "enabled"}
@@ -31,7 +34,8 @@ def gateway(gateway_with: Any, simulator: Any) -> Any:
     silent = bench.provider("silent", "http://127.0.0.1:9/v1")
     providers = [*bench.personas(simulator), silent]
     settings = {"API_KEY_CACHE_SECONDS": "0", "ROUTER_RESPONSE_CACHE_ENABLED": "true"}
-    return gateway_with([SOLO, JUDGE], providers=providers, **settings)
+    settings["ROUTER_KEEPALIVE_SECONDS"] = "0.1"
+    return gateway_with([SOLO, SERVER, JUDGE], providers=providers, **settings)
 
 
 @pytest.fixture
@@ -137,6 +141,37 @@ def test_a_guard_that_is_silent_or_only_looks(desk: Desk, guard: Any, statuses: 
     withheld = action == "blocked" and status == 200
     if status == 200:
         assert (answer.json()["choices"][0]["finish_reason"] == "content_filter") is withheld
+
+
+@pytest.mark.parametrize("tools", [[], [{"type": "router:datetime"}]], ids=["plain", "loop"])
+@pytest.mark.parametrize("leaves", [False, True])
+def test_a_stream_at_its_guard_keeps_its_caller_and_no_endpoint(
+    gateway: Any, simulator: Any, desk: Desk, leaves: bool, tools: list[Any]
+) -> None:
+    usage = {"prompt_tokens": 11, "completion_tokens": 17, "total_tokens": 28}
+    desk.upstream.script("first", {"text": "So it is.", "usage": usage})
+    desk.upstream.script("second", {"gate": "looked"}, {"gate": "looked"})
+    set_guardrail(desk, external_guards=[decision(on="output", threshold=1, timeout_ms=30_000)])
+    tools_ = {"tools": tools} if tools else {}
+    with closing(opened(desk, model="one/server", **tools_)) as caller:
+        _, headers = caller.head()
+        desk.upstream.wait_gate("looked")
+
+        # Its connection lives, and the endpoint's one place is free for others.
+        caller.until(b": ROUTER PROCESSING")
+        other = Desk(gateway, simulator, seed_account(gateway), "one/server")
+        assert other.ok()["usage"]["cost"] > 0
+        if leaves:
+            caller.close()
+        desk.upstream.open_gate("looked")
+        if not leaves:
+            assert b"So it is." in caller.until(b"[DONE]")
+    generation_id = headers["x-generation-id"]
+    url = f"/generation?id={generation_id}"
+    desk.server.wait_until(lambda: desk.manage("GET", url).status_code == 200)
+    record = desk.generation(generation_id)
+    assert record["tokens_completion"] == 17
+    assert nano(record["total_cost"]) == 11 * CHEAP_NANO[0] + 17 * CHEAP_NANO[1]
 
 
 def test_who_cannot_pay_for_a_guard_is_told_so(gateway: Any, simulator: Any, desk: Desk) -> None:

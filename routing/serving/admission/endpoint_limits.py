@@ -208,6 +208,13 @@ def settle_attempt(attempt: Attempt, tokens: int, *, credential_tokens: int | No
             correct_windows(limits.windows, tokens, credential_tokens, calls=attempt.calls_sent)
 
 
+def end_attempt_places(progress: RequestProgress) -> None:
+    """End the places at endpoints: none is asked any more."""
+    for attempt in progress.attempts:
+        if attempt.limits is not None:
+            concurrency_limiter().give_back(attempt.limits.places)
+
+
 def give_back(limits: LimitsTaken) -> None:
     """As if it had not been taken."""
     concurrency_limiter().give_back(limits.places)

@@ -33,6 +33,7 @@ from routing.serving.admission.endpoint_limits import (
     bound_tokens,
     build_limit_error,
     correct_windows,
+    end_attempt_places,
     is_shared,
     list_own_rules,
     read_marks,
@@ -101,9 +102,7 @@ def end_places(progress: RequestProgress) -> None:
     places, progress.places = progress.places, None
     if places:
         concurrency_limiter().give_back(places)
-    for attempt in progress.attempts:
-        if attempt.limits is not None:
-            concurrency_limiter().give_back(attempt.limits.places)
+    end_attempt_places(progress)
 
 
 def _list_limits(progress: RequestProgress) -> list[Limit]:

@@ -8,8 +8,9 @@ from gateway.outbound.errors import Aborted
 from gateway.outbound.exchange import AbortHandle
 from gateway.outbound.reply import Reply
 from routing.metering.usage import Usage
-from routing.serving.answer.stream import AnswerStream, CallerGone, Work
+from routing.serving.answer.stream import AnswerStream
 from routing.serving.answer.stream_setup import build_relay, note_unread
+from routing.serving.answer.stream_waits import CallerGone, Work
 from routing.serving.attempts.hedging import HedgingAttempts, Race
 from routing.serving.attempts.relay import Relay
 from routing.serving.attempts.upstream_call import refuse_other_than_events, send

@@ -4,10 +4,12 @@ from functools import partial
 
 from gateway.outbound.reply import Reply
 from routing.plugins.interface import list_citations
+from routing.serving.admission.endpoint_limits import end_attempt_places
 from routing.serving.answer.relays import LoopRelay
 from routing.serving.answer.schema_repair import check_stream
-from routing.serving.answer.stream import AnswerStream, CallerGone, Work
+from routing.serving.answer.stream import AnswerStream
 from routing.serving.answer.stream_setup import flush_guard
+from routing.serving.answer.stream_waits import CallerGone, Work
 from routing.serving.answer.tool_loop import (
     add_tool_stage,
     build_tool_context,
@@ -16,7 +18,6 @@ from routing.serving.answer.tool_loop import (
 )
 from routing.serving.attempts.attempts import Attempts
 from routing.serving.attempts.relay import Relay
-from routing.serving.attempts.upstream_call import read_to_end
 from routing.serving.request import process
 from routing.serving.request.context import Attempt, RequestProgress
 from routing.serving.request.outcome import (
@@ -65,13 +66,13 @@ class LoopStream(AnswerStream):
         tokens = usage.completion_tokens
         record_attempt(attempt, streamed=True, tokens=tokens, tools_good=relay.tool_calls.good)
         note_turn(progress, attempt, usage, native_finish=relay.native_finish)
-        message = relay.message
-        # Only the last word of a turn may tell that the answer is kept back.
-        rest = flush_guard(relay) if message.get("tool_calls") else b""
-        calls = [] if self._is_withheld else loop.take(message, finish=relay.finish_reason)
+        message, rest = relay.message, b""
         loop.writer, self._last, self._relay = relay.writer, (attempt, relay), None
-        read_to_end(reply)
-        self._close_reply()
+        self._let_upstream_go(reply)
+        if message.get("tool_calls"):
+            # Only the last word of a turn may tell that the answer is kept back.
+            rest = yield from self._let_guard_look(relay, partial(flush_guard, relay))
+        calls = [] if self._is_withheld else loop.take(message, finish=relay.finish_reason)
         if rest:
             if not self._committed:
                 yield from self._commit()
@@ -144,7 +145,10 @@ class LoopStream(AnswerStream):
 
     def _close(self, attempt: Attempt, relay: LoopRelay, finish_reason: str) -> Work[None]:
         """Charge all turns; only then does the caller see the end."""
-        progress, rest = self._progress, flush_guard(relay)
+        progress = self._progress
+        if self._asks_guards:
+            end_attempt_places(progress)
+        rest = yield from self._let_guard_look(relay, partial(flush_guard, relay))
         check_stream(progress, finish_reason)
         outcome = loop_outcome(
             progress,

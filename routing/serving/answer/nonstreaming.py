@@ -11,6 +11,7 @@ from routing.formats.chat.answer import clean_message, count_text_chars, join_lo
 from routing.guarding.answer_texts import CALLED, CAME_TO
 from routing.guarding.output_guard import OutputGuard
 from routing.plugins.interface import replace_text, rewrite_message
+from routing.serving.admission.endpoint_limits import end_attempt_places, settle_attempt
 from routing.serving.answer.schema_repair import hold_to_schema
 from routing.serving.answer.tool_loop import LoopResult, add_tool_stage, run_tool_loop
 from routing.serving.attempts.attempt_answer import read_finish, request_answer
@@ -116,6 +117,8 @@ def _finish_answer(progress: RequestProgress, attempt: Attempt, answer: Answer) 
         message = rewrite_message(context.plugins, context.chat, message, progress.stages)
     finish = read_finish(answer, message)
     if progress.output_guard is not None:
+        # Guards may be asked, which take their time.
+        settle_attempt(attempt, usage.total_tokens)
         message = _guard_message(progress.output_guard, answer, message)
         finish = guarded_finish(progress, finish)
     if progress.content is not None:
@@ -186,6 +189,7 @@ def _guard_pieces(progress: RequestProgress, pieces: AnswerPieces) -> AnswerPiec
     guard = progress.output_guard
     if guard is None:
         return pieces
+    end_attempt_places(progress)
     guarded: list[JsonObject | ToolActivity] = []
     for each in pieces:
         if isinstance(each, ToolActivity):

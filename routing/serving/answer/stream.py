@@ -6,13 +6,11 @@ failure is an ordinary HTTP error.
 """
 
 import sys
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Iterator
 from functools import partial
-from typing import TypeVar
 
 from gevent import GreenletExit
 
-from gateway.database.db import under_gevent
 from gateway.eventloop import yield_control
 from gateway.http.errors import GatewayError, Unavailable
 from gateway.http.responses import log
@@ -21,17 +19,18 @@ from gateway.outbound.errors import Aborted, BodyTooLarge, OutboundError
 from gateway.outbound.exchange import AbortHandle
 from gateway.outbound.reply import Reply
 from routing.plugins.interface import list_citations
+from routing.serving.admission.endpoint_limits import settle_attempt
 from routing.serving.answer.relays import RescueRelay
 from routing.serving.answer.schema_repair import check_stream
 from routing.serving.answer.stream_setup import (
     Echo,
-    PendingReply,
     begin_rescue,
     build_relay,
     choose_writer,
     flush_guard,
     note_unread,
 )
+from routing.serving.answer.stream_waits import CallerGone, WaitingStream, Work
 from routing.serving.attempts.attempts import record_success
 from routing.serving.attempts.hedging import build_attempts
 from routing.serving.attempts.relay import Relay
@@ -39,7 +38,13 @@ from routing.serving.attempts.upstream_call import read_to_end, refuse_other_tha
 from routing.serving.request import process
 from routing.serving.request.client_watch import ClientWatch
 from routing.serving.request.context import Attempt, RequestProgress, forget_origin
-from routing.serving.request.outcome import Outcome, abandoned_outcome, own_usage, report_usage
+from routing.serving.request.outcome import (
+    Outcome,
+    abandoned_outcome,
+    measure_usage,
+    own_usage,
+    report_usage,
+)
 from routing.serving.request.rescue import Rescue
 from routing.serving.request.stickiness import remember
 from routing.serving.settlement.booking import settle, settle_failure, stream_outcome
@@ -52,34 +57,22 @@ from routing.upstreams.failures import UpstreamFailure, from_outbound_error, ref
 _PART_BYTES = 16_384
 # A write has `ROUTER_STALLED_READER_SECONDS`, and one who reads slowly is not one who has stopped.
 _WRITE_BYTES = 65_536
-
-T = TypeVar("T")
-Work = Generator[bytes, None, T]
-
-
-class CallerGone(Exception):
-    """Ends the work: nobody is there to be written to."""
+# The end of a body that guards look at.
+_END_WAIT_S = 0.05
 
 
-class AnswerStream:
+class AnswerStream(WaitingStream):
     """One streamed call: `open()` it, iterate, `close()` it, whatever happens in between."""
 
     def __init__(self, progress: RequestProgress, client: object) -> None:
-        self._progress = progress
+        super().__init__(progress)
         if progress.context.wants_rescue and progress.loop is None:
             progress.rescue = Rescue(progress.context.chat)
         self._attempts = build_attempts(progress)
         self._watch = ClientWatch(client, self._on_hang_up)
         self._work = self._serve()
-        self._abort = AbortHandle()
         self._attempt: Attempt | None = None
-        self._relay: Relay | None = None
-        self._reply: Reply | None = None
-        self._gone = self._committed = self._stopping = False
         self._rest = b""
-        self._wrote_at = 0.0
-        # Asked for at every event, which Django's settings make dear.
-        self._keep_alive_s = float(settings.ROUTER_KEEPALIVE_SECONDS)
         self._debug = b""
         self._echo = Echo()
 
@@ -216,7 +209,10 @@ class AnswerStream:
             if self._gone:
                 relay.feed_unread(piece)
                 raise CallerGone
-            out = b"" if piece is None else relay.feed_bytes(piece)
+            if piece is not None and self._asks_guards:
+                out = yield from self._feed_guarded(attempt, relay, reply, piece)
+            else:
+                out = b"" if piece is None else relay.feed_bytes(piece)
             if attempt.first_token is None and (relay.started or relay.produced_chars):
                 attempt.first_token = process.now()
             # An upstream that keeps saying nothing, in comments, commits as late as a silent one.
@@ -242,7 +238,11 @@ class AnswerStream:
         """Charge first; only then does the caller see the end."""
         progress = self._progress
         self._accept(attempt, relay)
-        rest = flush_guard(relay)
+        if self._asks_guards:
+            usage = measure_usage(progress, attempt, relay.usage, relay.produced_chars)
+            settle_attempt(attempt, usage.total_tokens)
+            self._let_upstream_go(reply)
+        rest = yield from self._let_guard_look(relay, partial(flush_guard, relay))
         check_stream(progress, relay.finish_reason)
         outcome = stream_outcome(progress, attempt, relay, cancelled=False)
         before = sum(leg.usage.completion_tokens for leg in progress.legs)
@@ -271,31 +271,6 @@ class AnswerStream:
         attempt.ended, attempt.upstream_id = process.now(), relay.upstream_id
         record_success(attempt)
 
-    def _await_reply(self, relay: Relay, work: Callable[[], Reply]) -> Work[Reply]:
-        """The reply to `work`; once committed, keep the caller's connection alive meanwhile."""
-        if not self._committed or not under_gevent():
-            return work()
-        pending = PendingReply(work)
-        try:
-            while not pending.wait(
-                None if self._gone else max(0.0, self._keep_alive_at() - process.now())
-            ):
-                if not self._gone:
-                    yield relay.writer.keep_alive
-                    self._wrote_at = process.now()
-        except GeneratorExit:
-            self._on_hang_up()
-            if self._stopping:
-                self._abort.abort()
-            if (late := pending.late_reply()) is not None:
-                self._reply, self._relay = late, relay
-            raise
-        except BaseException:  # Also a greenlet being killed must not leave a call behind.
-            self._abort.abort()
-            pending.let_go()
-            raise
-        return pending.reply()
-
     def _commit(self) -> Work[None]:
         self._committed = True
         self._wrote_at = process.now()
@@ -306,9 +281,6 @@ class AnswerStream:
     def _take_debug(self) -> bytes:
         debug, self._debug = self._debug, b""
         return debug
-
-    def _keep_alive_at(self) -> float:
-        return self._wrote_at + self._keep_alive_s
 
     def _end_with(self, error: GatewayError, outcome: Outcome | None = None) -> Work[None]:
         """The last thing on the stream. `outcome` is what the books say of it."""
@@ -339,8 +311,8 @@ class AnswerStream:
     # --- Hang-ups -------------------------------------------------------------------------------
 
     def _on_hang_up(self) -> None:
-        """From the event loop: the caller is gone. Close an upstream that stops its bill then."""
-        self._gone = True
+        """Also close an upstream that stops its bill then."""
+        super()._on_hang_up()
         if self._progress.waiting is not None:
             self._progress.waiting.give_up()
         attempt = self._attempt
@@ -363,12 +335,13 @@ class AnswerStream:
         if attempt is None:
             self._progress.settled = True
             self._attempts.release()
-        elif relay is None or reply is None:
+        elif relay is None or (reply is None and (attempt.failure or not attempt.ended)):
             settle(self._progress, abandoned_outcome(self._progress), wait=False)
         else:
             try:
                 relay.feed_unread(self._rest or None)
-                if not (attempt.endpoint.supports_cancellation or self._stopping):
+                is_cut = attempt.endpoint.supports_cancellation or self._stopping
+                if reply is not None and not is_cut:
                     # Not every caller who is given up has closed its end.
                     self._watch.cut()
                     self._drain_upstream(relay, reply)
@@ -393,6 +366,12 @@ class AnswerStream:
         except OutboundError as error:
             log.info("An upstream read out for a caller who left ended early: %s", error)
             forget_origin(error)
+
+    def _let_upstream_go(self, reply: Reply) -> None:
+        """Close a reply that has ended before others are asked: its connection can be used again
+        where the end of the body comes at once."""
+        read_to_end(reply, wait_s=_END_WAIT_S if self._asks_guards else 0.0)
+        self._close_reply()
 
     def _close_reply(self) -> None:
         reply, self._reply = self._reply, None

@@ -3,7 +3,7 @@ before has said, and a reply that another greenlet waits for."""
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import orjson
 from django.conf import settings
@@ -20,6 +20,8 @@ from routing.serving.request.context import Attempt, RequestProgress
 from routing.serving.request.legs import Leg
 from routing.serving.request.outcome import measure_usage, note_house_cost, price
 from routing.upstreams.wires import get_wire
+
+T = TypeVar("T")
 
 
 def choose_writer(progress: RequestProgress, attempt: Attempt) -> StreamWriter:
@@ -122,10 +124,10 @@ def begin_rescue(progress: RequestProgress, attempt: Attempt, relay: Relay) -> b
     return True
 
 
-class PendingReply:
+class PendingWork(Generic[T]):
     """Runs `work` at once. Needs gevent."""
 
-    def __init__(self, work: Callable[[], Reply]) -> None:
+    def __init__(self, work: Callable[[], T]) -> None:
         from gevent import spawn
 
         self._job = spawn(catch_errors, work)
@@ -135,13 +137,21 @@ class PendingReply:
         self._job.join(timeout_s)
         return bool(self._job.ready())
 
-    def reply(self) -> Reply:
+    def result(self) -> T:
         """What `work` returned, or raised: `UpstreamFailure` or `OutboundError`."""
-        reply, error = self._job.get()
-        if reply is None:
+        result, error = self._job.get()
+        if result is None:
             raise error
-        result: Reply = reply
-        return result
+        found: T = result
+        return found
+
+    def stop(self) -> None:
+        """End the work, and wait until it has ended."""
+        self._job.kill()
+
+
+class PendingReply(PendingWork[Reply]):
+    """The same for a reply, which somebody has to close."""
 
     def late_reply(self) -> Reply | None:
         """The reply, if there was one after all, once the work has ended."""

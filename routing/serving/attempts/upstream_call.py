@@ -232,12 +232,12 @@ def refuse_other_than_events(reply: Reply, attempt: Attempt) -> None:
         raise malformed_answer("a whole answer where a stream was asked for", raw=body)
 
 
-def read_to_end(reply: Reply) -> None:
-    """Take the end of a body that is mostly here by now, without waiting for it: only then can the
-    connection be used again."""
+def read_to_end(reply: Reply, wait_s: float = 0.0) -> None:
+    """Take the end of a body that is mostly here by now, and wait no longer than that for it: only
+    then can the connection be used again."""
     try:
         for _ in range(_READS_AFTER_END):
-            if not reply.read_some(0.0):
+            if not reply.read_some(wait_s):
                 return
     except OutboundError as error:
         forget_origin(error)

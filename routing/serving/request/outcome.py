@@ -303,7 +303,8 @@ def mark_broken(outcome: Outcome, attempt: Attempt) -> Outcome:
 def abandoned_outcome(progress: RequestProgress) -> Outcome:
     """The caller was gone before an upstream accepted: nothing is owed but for the turns before, in
     a loop."""
-    if progress.loop is not None and progress.loop.turns:
+    # A turn is in the tally before the loop goes on with it.
+    if progress.loop is not None and (progress.loop.turns or progress.loop.tally.total_nano):
         return loop_outcome(progress, finish_reason="stop", cancelled=True)
     if legs := progress.legs:
         outcome = Outcome(200, _NOTHING, FREE, charged_nano=0, cancelled=True)

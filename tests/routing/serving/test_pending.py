@@ -10,7 +10,7 @@ from gevent.event import Event as GreenEvent
 from gateway.outbound.errors import Disconnected
 from gateway.outbound.reply import Reply
 from routing.formats.chat.format import KEEP_ALIVE
-from routing.serving.answer import stream as streams
+from routing.serving.answer import stream_waits
 from routing.serving.answer.stream import AnswerStream
 from routing.serving.answer.stream_setup import PendingReply, build_relay
 from routing.serving.request import process
@@ -53,7 +53,7 @@ def looks(monkeypatch: pytest.MonkeyPatch, settings: Any) -> list[float]:
         return 1000.0
 
     monkeypatch.setattr(process, "now", now)
-    monkeypatch.setattr(streams, "under_gevent", lambda: True)
+    monkeypatch.setattr(stream_waits, "under_gevent", lambda: True)
     return seen
 
 
@@ -103,6 +103,27 @@ def test_a_kill_while_waiting_ends_the_call_and_closes_a_reply_that_comes_late(
     assert reply.closed.wait(60)
 
 
+@pytest.mark.parametrize("is_stopping", [False, True])
+def test_a_guard_ends_its_look_for_who_has_left_and_not_for_a_worker_that_stops(
+    looks, waiting, is_stopping: bool
+) -> None:
+    gate, seen = GreenEvent(), []
+
+    def look() -> bytes:
+        gate.wait()
+        seen.append("ended")
+        return b""
+
+    waiting._asks_guards, waiting._stopping = True, is_stopping
+    generator = waiting._let_guard_look(build_relay(waiting._progress, waiting._attempt), look)
+    assert next(generator) == KEEP_ALIVE
+    opening = gevent.spawn_later(REST_S, gate.set)
+    generator.close()
+    opening.join()
+    gevent.idle()
+    assert seen == ([] if is_stopping else ["ended"])
+
+
 def test_an_error_of_the_work_is_raised_where_it_is_asked_for() -> None:
     def work() -> Reply:
         raise Disconnected("gone", phase="head")
@@ -112,11 +133,11 @@ def test_an_error_of_the_work_is_raised_where_it_is_asked_for() -> None:
     assert pending.wait(60)
     assert pending.late_reply() is None
     with pytest.raises(Disconnected):
-        pending.reply()
+        pending.result()
 
 
 def test_a_reply_is_there_once_the_work_has_ended(reply) -> None:
     pending = PendingReply(lambda: reply)
     assert pending.wait(None)
-    assert (pending.reply(), pending.late_reply()) == (reply, reply)
+    assert (pending.result(), pending.late_reply()) == (reply, reply)
     assert not reply.closed.is_set()
