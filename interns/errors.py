@@ -64,6 +64,14 @@ class InvalidBody(InternError):
         super().__init__(message, metadata={"issues": listed} if listed else None)
 
 
+class ModelRefused(InvalidBody):
+    """The intern's key is for other models."""
+
+    def __init__(self, model: str) -> None:
+        text = f"the intern's API key may not ask for {model}"
+        super().__init__(text, [Issue("model", text)])
+
+
 class InvalidListQuery(InternError):
     status, message, reason = 400, "Invalid list query", "invalid_body"
 

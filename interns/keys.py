@@ -3,7 +3,6 @@
 from datetime import UTC, datetime
 from typing import Final
 from urllib.parse import urlsplit
-from uuid import UUID
 
 from django.conf import settings
 from django.db import transaction
@@ -17,10 +16,10 @@ from accounts.services.keys import change_key, create_key, delete_keys, rotate_k
 from accounts.services.member_keys import bound_key
 from accounts.services.records import command_actor
 from interns import leases
+from interns.errors import ModelRefused
 from interns.leases import InternLease
 from interns.models import Intern
 from interns.vault.service import put_managed, read_managed
-from routing.catalogue.snapshot import catalogue
 
 SECRET: Final = "router_api_key"  # noqa: S105 - The name that the vault has for it.
 _BY: Final = command_actor("provision intern")
@@ -52,17 +51,21 @@ def prepare_key(intern: Intern, lease: InternLease) -> str:
         return string
 
 
-def find_refused_model(intern_id: UUID) -> str | None:
-    """The model that the intern asks for, where its key may not. A name of no model, such as a
-    router's, is left to the requests."""
-    intern = Intern.objects.select_related("workspace", "api_key").get(pk=intern_id)
+def check_model(intern: Intern) -> None:
+    """Raise `ModelRefused` where the intern's key, or the one that it would get, may not ask for
+    its model. A name of no model, such as a router's, is left to the requests."""
     name = intern.model or intern.workspace.default_text_model
-    allowed = None if intern.api_key is None else intern.api_key.allowed_models
+    key = _filter_living(intern).first()
+    if key is not None:
+        allowed = key.allowed_models
+    else:
+        fields = bound_key(intern.workspace_id, intern.creator_id, {}).fields
+        allowed = fields.get("allowed_models")
     if not allowed or name in allowed:
-        return None
-    catalogue.refresh_if_changed()
+        return
     slug = higher_apps().find_model_slugs([name]).get(name)
-    return None if slug is None or slug in allowed else name
+    if slug is not None and slug not in allowed:
+        raise ModelRefused(name)
 
 
 def _read_usable_key(intern: Intern) -> str | None:

@@ -27,6 +27,7 @@ from interns.errors import (
 )
 from interns.hosts import place
 from interns.job_queue import publish_operation
+from interns.keys import check_model
 from interns.leases import InternLease, LeaseLost
 from interns.machine import MoveRule, OperationState, find_refusal, is_archive_failure
 from interns.models import Intern, LeaseKind, Status
@@ -177,7 +178,8 @@ def publish_or_undo(lease: InternLease, before: Intern, by: str) -> None:
 def update_intern(intern_id: UUID, changes: Mapping[str, Any]) -> Intern:
     """The intern with these columns set; a job that holds it goes on.
 
-    Raises `InternNotFound`, `InternBusy` while it is being torn down, and `NameTaken`.
+    Raises `InternNotFound`, `InternBusy` while it is being torn down, `NameTaken`, and
+    `ModelRefused` for a model that its key may not ask for.
     """
     rows = Intern.objects.filter(pk=intern_id)
     if changes:
@@ -186,6 +188,8 @@ def update_intern(intern_id: UUID, changes: Mapping[str, Any]) -> Intern:
                 rows.exclude(status=Status.DESTROYING).update(
                     **changes, updated_at=datetime.now(UTC)
                 )
+                if "model" in changes:
+                    check_model(load_intern(intern_id))
         except IntegrityError:
             raise NameTaken from None
     intern = rows.select_related("vault", "workspace").first()

@@ -14,14 +14,17 @@ from django.db import DatabaseError, IntegrityError, InterfaceError, transaction
 from gateway.database.db import release_connection
 from interns import hosts, leases
 from interns.archives.service import latest_archive, restore_workspace
+from interns.errors import ModelRefused
 from interns.history import has_ever_run
 from interns.jobs.lease_renewal import LeaseRenewal, pick_up
 from interns.jobs.moving import record_restore
-from interns.keys import KeyDisabled, build_gateway_url, find_refused_model, prepare_key
+from interns.keys import KeyDisabled, build_gateway_url, check_model, prepare_key
 from interns.leases import InternLease, LeaseLost
 from interns.machine import MoveRule
 from interns.models import Intern, Status
+from interns.operations import load_intern
 from interns.runtime.driver import BootPlan, Driver, Runtime, RuntimeFailed, StartFailed
+from routing.catalogue.snapshot import catalogue
 
 log = logging.getLogger("gateway.interns")
 _PAUSE_S: Final = 0.1
@@ -130,9 +133,12 @@ class _BootAttempt:
             key = prepare_key(self._intern, self._lease)
         except KeyDisabled:
             raise BootFailed(StartFailed.code, "the intern's API key is disabled") from None
-        if (model := find_refused_model(self._intern.pk)) is not None:
-            sentence = f"the intern's API key may not ask for {model}"
-            raise BootFailed(StartFailed.code, sentence)
+        catalogue.refresh_if_changed()
+        try:
+            # As it is now, with its key.
+            check_model(load_intern(self._intern.pk))
+        except ModelRefused as refusal:
+            raise BootFailed(StartFailed.code, refusal.text) from None
         self._begin_step(2)
         plan = self._build_plan(key)
         self._fetch_disk()

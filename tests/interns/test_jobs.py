@@ -132,10 +132,15 @@ def test_a_member_s_intern_has_a_key_as_members_have(
     budget_nano = None if budget_usd is None else budget_usd * 10**9
     Intern.objects.update(budget_nano=budget_nano, budget_reset="daily", model="acme/two")
     farm.queue.at_once = True
-    path = f"/interns/{made['id']}/provision"
+    own_path = f"/interns/{made['id']}"
+    path = f"{own_path}/provision"
+    # Before there is a key, and once there is one.
+    farm.refused(400, "invalid_body", "PATCH", own_path, {"model": "acme/two"})
 
     farm.ok("POST", path, status=202)
 
+    refused = farm.refused(400, "invalid_body", "PATCH", own_path, {"model": "acme/two"})
+    assert refused["message"] == "the intern's API key may not ask for acme/two"
     assert farm.get(made["id"])["last_failure_message"] == (
         "runtime_start_failed: the intern's API key may not ask for acme/two"
     )
@@ -145,7 +150,7 @@ def test_a_member_s_intern_has_a_key_as_members_have(
     row = farm.row(made["id"])
     assert (row.budget_nano, row.budget_reset) == (key.limit_nano, "daily")
     for model in ("acme/one", "router/any", None):
-        Intern.objects.update(model=model)
+        farm.ok("PATCH", own_path, {"model": model})
         farm.ok("POST", path, status=202)
         assert farm.get(made["id"])["status"] == "running"
         farm.ok("POST", f"/interns/{made['id']}/suspend")
