@@ -18,6 +18,7 @@ from accounts.models import (
     WorkspaceMembership,
 )
 from accounts.roles import Action, list_account_roles
+from accounts.services.directory.groups import disable_keys_of_viewers
 from accounts.services.records import Actor
 from accounts.services.workspaces import find_workspace, record_workspace_change
 from gateway.http.errors import InvalidRequest, NotFound, SchemaInvalid
@@ -131,12 +132,14 @@ def remove_members(*, account_id: UUID, reference: str, by: Actor, user_ids: Seq
 
 
 def change_role(*, account_id: UUID, reference: str, user_id: str, role: str, by: Actor) -> None:
-    """Make a member an admin of a workspace beside the default one, or a plain member, as far as
-    no group of a directory says more. Raises `NotFound`."""
+    """Make a member an admin of a workspace beside the default one, a plain member, or a viewer,
+    whose keys there are disabled, as far as no group of a directory says more. Raises `NotFound`.
+    """
     with transaction.atomic():
         workspace = find_workspace(account_id, reference, lock=True)
         rows = WorkspaceMembership.objects.filter(workspace=workspace)
-        row = rows.filter(membership__user__public_id=user_id).first()
+        members = rows.filter(membership__user__public_id=user_id)
+        row = members.select_related("membership").first()
         if row is None:
             raise NotFound
         leading = match_groups(
@@ -147,6 +150,7 @@ def change_role(*, account_id: UUID, reference: str, user_id: str, role: str, by
         row.own_role = role
         row.role = WorkspaceMembership.Role.ADMIN if leads else role
         row.save(update_fields=["role", "own_role"])
+        disable_keys_of_viewers([row], by)
         facts = [{"user_id": user_id, "role": each} for each in (before, row.role)]
         if before != row.role:
             record_workspace_change(by, "member changed", workspace, *facts)

@@ -380,3 +380,10 @@ def test_a_viewer_becomes_a_member_and_a_member_a_viewer(team: Team) -> None:
         client.post(path, {"user": team.people[name].public_id, "to": role})
         row = workspace.memberships.get(membership__user=team.people[name])
         assert row.role == role
+    # Who may make no keys there has none that works, unless their role in the account allows it.
+    assert ApiKey.objects.get(pk=team.keys["own"].pk).disabled
+    admin = team.people["admin"]
+    membership = admin.memberships.get(account=team.account)
+    workspace.memberships.create(membership=membership, role="member", own_role="member")
+    client.post(path, {"user": admin.public_id, "to": "viewer"})
+    assert not ApiKey.objects.get(pk=team.keys["led"].pk).disabled

@@ -20,6 +20,7 @@ from accounts.models import (
     Workspace,
     WorkspaceMembership,
 )
+from accounts.roles import may_have_key
 from accounts.services.keys import set_disabled
 from accounts.services.records import Actor, read_fields, record_change
 from gateway.http.errors import Conflict, InvalidRequest, NotFound, SchemaInvalid
@@ -162,7 +163,8 @@ def lock_account(account_id: UUID) -> Account:
 def apply_groups(*, account_id: UUID, by: Actor) -> None:
     """Let memberships of workspaces follow groups, claims and mappings; the account is locked.
 
-    A member that loses a workspace by it loses the keys there: they are disabled.
+    A member that loses a workspace by it, or becomes a viewer, loses the keys there: they are
+    disabled.
     """
     roles = _find_group_roles(account_id)
     # A member that leaves the account meanwhile leaves when this is done.
@@ -193,6 +195,7 @@ def apply_groups(*, account_id: UUID, by: Actor) -> None:
     _add_memberships(new)
     WorkspaceMembership.objects.bulk_update(changed, ["role"])
     _disable_keys([(row.workspace_id, row.membership.user_id) for row in leaving], by)
+    disable_keys_of_viewers(changed, by)
     WorkspaceMembership.objects.filter(pk__in=[row.pk for row in leaving]).delete()
     _record_moves(account_id, by, {"added": new, "changed": changed, "removed": leaving})
 
@@ -353,6 +356,14 @@ def _find_group_roles(account_id: UUID) -> dict[Place, str]:
 def _find_highest(roles: set[Any]) -> Any:
     """The highest of some roles, among which may be None."""
     return next((role for role in _FROM_HIGHEST if role in roles), None)
+
+
+def disable_keys_of_viewers(rows: Iterable[WorkspaceMembership], by: Actor) -> None:
+    """Keys that members made who may make none there any more, in whatever role."""
+    viewers = [row for row in rows if row.role == WorkspaceMembership.Role.VIEWER]
+    places = [(row.workspace_id, row.membership.user_id) for row in viewers]
+    workspaces = Workspace.objects.in_bulk({workspace for workspace, _ in places})
+    _disable_keys([each for each in places if not may_have_key(each[1], workspaces[each[0]])], by)
 
 
 def _disable_keys(places: Iterable[Place], by: Actor) -> None:
