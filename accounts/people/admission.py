@@ -34,6 +34,7 @@ from gateway.live_settings import settings
 
 _BY: Final = command_actor("sign-in")
 _CHARS_MAX: Final = 255
+_SWITCHED_OFF: Final = "the account's directory has switched the person off"
 
 
 class KeptOut(SignInRefused):
@@ -168,7 +169,7 @@ def _join(
     """
     person = _find_person(account, identity, user)
     if not person.active:
-        raise KeptOut("the account's directory has switched the person off")
+        raise KeptOut(_SWITCHED_OFF)
     _, is_new = Membership.objects.get_or_create(account=account, user=person.user)
     groups = ScimGroup.objects.filter(
         account=account, display_name__in=read_values(identity.claims, "groups")
@@ -194,7 +195,11 @@ def _find_person(account: Account, identity: Identity, user: User | None) -> Sci
         same = Q(user=user) | Q(user_name__iexact=fields["user_name"])
         same |= Q(external_id=fields["external_id"])
         if claim := identity.provider.external_id_claim:
-            same |= Q(external_id__in=read_values(identity.claims, claim))
+            own_id = Q(external_id__in=read_values(identity.claims, claim))
+            same |= own_id
+            # Of that id the person may have another name there, and have come in elsewhere since.
+            if ScimUser.objects.filter(own_id, account=account, active=False).exists():
+                raise KeptOut(_SWITCHED_OFF)
         if DeletedScimUser.objects.filter(same, account=account).exists():
             raise KeptOut("the account's directory has deleted the person")
         return create_user(account_id=account.pk, fields=fields, by=_BY, user=user)

@@ -1,6 +1,7 @@
 """Whom a directory switched off comes in by no claims of a provider, whatever these name."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -106,3 +107,27 @@ def test_nobody_comes_in_whom_the_directory_switched_off(
     directory.switch(active=True)
     assert sign_in(client, provider).status_code == 302
     assert client.session["_auth_user_id"] == str(person.user_id)
+
+
+def test_who_came_in_elsewhere_stays_out_where_the_directory_switched_them_off(
+    provider: Provider, office: Office, settings: Any
+) -> None:
+    """Each account's directory says who is in that account: another one is another's to give."""
+    directory, other = Directory(office), open_account(name="globex")
+    directory.bring()
+    directory.switch(active=False)
+    there = ClaimMapping.objects.get()
+    ClaimMapping.objects.update(account=other)
+    provider.claims |= {"preferred_username": "ada.l", "oid": "e-1"}
+    provider.restart()
+    (plain,) = settings.OIDC_PROVIDERS
+    settings.OIDC_PROVIDERS = (replace(plain, external_id_claim="oid"),)
+    client = Client()
+    assert sign_in(client, provider).status_code == 302
+    person = User.objects.get(pk=client.session["_auth_user_id"])
+
+    ClaimMapping.objects.create(value="research", account=there.account)
+
+    assert sign_in(Client(), provider).status_code == 302
+    accounts = Membership.objects.filter(user=person).values_list("account__name", flat=True)
+    assert list(accounts) == ["globex"]
