@@ -76,6 +76,9 @@ class LeanViewSet(GenericViewSet[Any]):
             if method == "post" and self.once_by_key and "HTTP_IDEMPOTENCY_KEY" in request.META:
                 act = partial(find_carrier(), self, act)
             response: HttpResponseBase = act(request, **kwargs)
+            if method == "get" and "HTTP_AUTHORIZATION" in request.META:
+                # It is for the holder of the key, and no browser's to keep.
+                response.headers.setdefault("Cache-Control", "no-store")
         except DatabaseGone:
             return self._refuse(request, type(self).outage_error())
         except GatewayError as error:

@@ -5,6 +5,7 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
+from django.test import Client
 
 from accounts.authentication import forget_keys, record_uses
 from accounts.models import ApiKey, AuditRecord, Membership, SpendCounter, User
@@ -30,6 +31,13 @@ def many(office: Office, count: int) -> list[str]:
     for key in made:
         spend(key, key.pk)
     return [key.hash for key in reversed(made)]
+
+
+def test_nobody_keeps_what_a_key_is_answered(office: Office) -> None:
+    headers = {"Authorization": f"Bearer {office.key}"}
+
+    assert Client().get("/api/v1/keys", headers=headers)["Cache-Control"] == "no-store"
+    assert "Cache-Control" not in Client().get("/api/v1/openapi.json")
 
 
 def test_a_hundred_keys_are_a_page_of_few_queries(office: Office) -> None:
