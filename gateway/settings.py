@@ -82,6 +82,7 @@ MIDDLEWARE = [
     "gateway.http.middleware.PageMessages",
     "gateway.http.middleware.PageFrameOptions",
     "allauth.account.middleware.AccountMiddleware",
+    "accounts.people.middleware.PageSessionEnd",
     "accounts.people.middleware.PageSecondFactor",
 ]
 # Where pages send people who are not signed in, and where they come to then.
@@ -148,6 +149,7 @@ USE_TZ = True
 AUTH_PASSWORD_VALIDATORS = [
     {"NAME": "django.contrib.auth.password_validation.MinimumLengthValidator"},
     {"NAME": "django.contrib.auth.password_validation.CommonPasswordValidator"},
+    {"NAME": "accounts.people.passwords.WordsOfThePlace"},
 ]
 # Browsers take a cookie of this name over HTTPS alone, and for no other host.
 COOKIE_PREFIX = "__Host-" if PRODUCTION else ""

@@ -13,6 +13,8 @@ admin.autodiscover()
 handler400 = "gateway.http.handlers.handle_bad_request"
 handler403 = "gateway.http.handlers.handle_forbidden"
 handler404 = "gateway.http.handlers.handle_404"
+# allauth's limits.
+handler429 = "accounts.people.middleware.turn_away"
 handler500 = "gateway.http.handlers.handle_server_error"
 
 urlpatterns = [

@@ -58,6 +58,16 @@ class UserAdmin(RecordedMixin, _UserAdmin, PageAdmin):
     readonly_fields = ("public_id", "confirmed_email", "last_login", "date_joined")
     fieldsets = (*_FIELDSETS, ("API", {"fields": ("public_id", "confirmed_email")}))
     inlines = (AccountInline,)
+    actions = ("end_sessions",)
+
+    @admin.action(description="End all sessions", permissions=["change"])
+    def end_sessions(self, request: HttpRequest, people: QuerySet[User]) -> None:
+        for person in people:
+            for session in UserSession.objects.filter(user=person):
+                session.end()
+            by = operator_actor(request.user)
+            record_sign_in(request, "sessions ended", user=person, by=by)
+        messages.success(request, "Whoever was signed in signs in again.")
 
     def find_account_id(self, obj: object) -> None:
         """Nobody's own: a person may belong to several."""

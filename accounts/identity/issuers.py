@@ -39,7 +39,10 @@ ALGORITHMS: Final = (
     *("RS256", "RS384", "RS512", "PS256", "PS384", "PS512"),
     *("ES256", "ES384", "ES512", "EdDSA"),
 )
-_LEEWAY_S: Final = 30
+LEEWAY_S: Final = 30
+# Of `typ`: of none in particular, and of access. Issuers sign also what says that somebody signed
+# out, and requests.
+TOKEN_TYPES: Final = frozenset({"jwt", "jose", "at+jwt"})
 
 
 class IssuerSilent(Exception):
@@ -203,12 +206,16 @@ def forget_issuers() -> None:
     _issuers.clear()
 
 
-def verify(token: str, issuer: Issuer, *, audience: str | list[str]) -> JsonObject:
-    """The claims of a good token. Raises `TokenRefused`, `IssuerSilent`."""
+def verify(
+    token: str, issuer: Issuer, *, audience: str | list[str], types: frozenset[str] = TOKEN_TYPES
+) -> JsonObject:
+    """The claims of a good token of one of these `types`. Raises `TokenRefused`, `IssuerSilent`."""
     try:
         header = jwt.get_unverified_header(token)
         if header.get("alg") not in ALGORITHMS:
             raise TokenRefused("its algorithm is not taken")
+        if str(header.get("typ") or "jwt").lower().removeprefix("application/") not in types:
+            raise TokenRefused("it is of another type")
         key_id = str(header.get("kid") or "")
         try:
             return _decode(token, issuer, issuer.find_keys(key_id), audience)
@@ -238,7 +245,7 @@ def _decode(token: str, issuer: Issuer, keys: list[PyJWK], audience: str | list[
                 algorithms=[key.algorithm_name],
                 issuer=issuer.url,
                 audience=audience,
-                leeway=_LEEWAY_S,
+                leeway=LEEWAY_S,
                 options={"require": ["exp", "iss", "aud", "sub"]},
             )
         except (jwt.InvalidSignatureError, jwt.InvalidAlgorithmError):

@@ -7,12 +7,13 @@ from allauth.account.internal.flows.login import get_authentication_records
 from allauth.account.internal.stagekit import clear_login
 from allauth.core import context
 from allauth.mfa.adapter import DefaultMFAAdapter
+from django.core.exceptions import ValidationError
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 
 from accounts.people.known_browsers import remember_browser
 from accounts.people.oidc import list_forced_providers
-from accounts.people.records import record_sign_in
+from accounts.people.records import record_limit, record_sign_in
 from accounts.sign_in import forgive_tries
 from gateway.http.address import find_address
 from gateway.live_settings import settings
@@ -30,6 +31,13 @@ class SignInAdapter(DefaultAccountAdapter):
         "username_password_mismatch": "This user name and password do not fit together. "
         "After several tries, wait a little before the next.",
     }
+
+    def validation_error(self, code: str, *args: object) -> ValidationError:
+        """What a form says. Where somebody tries too often there is a record too."""
+        if code in ("too_many_login_attempts", "rate_limited"):
+            record_limit(context.request, "too many wrong codes")
+        error: ValidationError = super().validation_error(code, *args)
+        return error
 
     def is_open_for_signup(self, request: HttpRequest) -> bool:
         return False
@@ -103,7 +111,17 @@ class SecondFactorAdapter(DefaultMFAAdapter):
 
 def needs_second_factor(user: Any) -> bool:
     """Whether pages stay closed to this person without one."""
-    return bool(settings.STAFF_SECOND_FACTOR and user.is_staff)
+    by_role = settings.STAFF_SECOND_FACTOR and user.is_staff
+    return bool(by_role or settings.EVERYBODY_SECOND_FACTOR)
+
+
+def lacks_second_factor(request: HttpRequest, user: Any) -> bool:
+    """Whether pages stay closed in this session. Whom an identity provider let in used its factors,
+    but no operator did."""
+    if not needs_second_factor(user):
+        return False
+    methods = {step["method"] for step in get_authentication_records(request, user)}
+    return "mfa" not in methods and (user.is_staff or "oidc" not in methods)
 
 
 def list_factors(user: Any) -> list[Any]:

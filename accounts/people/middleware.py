@@ -1,17 +1,15 @@
-"""Doors before pages: one that counts tries to sign in, one that asks staff for a second factor."""
+"""Doors before pages: one counts tries to sign in, one ends sessions that nobody uses, one asks for
+a second factor."""
 
 import re
 import time
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from threading import BoundedSemaphore
 from typing import Any, Final
 from urllib.parse import urlencode
 
-from allauth.account.internal.flows.login import (
-    get_authentication_records,
-    record_authentication,
-)
+from allauth.account.internal.flows.login import record_authentication
 from allauth.mfa import signals as factors
 from django.contrib.auth.signals import user_logged_in
 from django.dispatch import receiver
@@ -24,8 +22,9 @@ from django.http import (
 )
 from django.urls import reverse
 
-from accounts.people.adapter import list_factors, needs_second_factor
+from accounts.people.adapter import lacks_second_factor, list_factors
 from accounts.people.known_browsers import has_signed_in, list_known_names
+from accounts.people.records import record_limit
 from accounts.rates import count_sign_in
 from accounts.services.attempts import record_attempt
 from gateway.http.body import read_form
@@ -34,13 +33,15 @@ from gateway.http.middleware import is_page
 from gateway.live_settings import settings
 
 # The ways in and out, and what everybody may read.
-_OPEN: Final = ("/console/sign-", "/static/", "/docs")
+_FOR_ALL: Final = ("/static/", "/docs")
+_OPEN: Final = ("/console/sign-", *_FOR_ALL)
 # Where a factor is set up.
 _SETUP: Final = "/console/you"
 
 # Where somebody proves who they are, and which of these keep something of whoever only looks.
 _WAYS_IN: Final = ("/console/sign-in", "/console/link/", "/console/you/password")
 _BEGINNING: Final = re.compile(r"/console/sign-in/(at/[^/]+|passkey)")
+_ENDS_AT: Final = "ends_at"
 _AT_ONCE: Final = 2
 # A form takes its room so long at least: what a burst of wrong ones takes from requests is a tenth
 # of a process's time (10 ms each). A password that is looked at takes longer anyway.
@@ -100,6 +101,12 @@ def _comes_from_known_browser(request: HttpRequest) -> bool:
     return bool(list_known_names(request)) if name is None else has_signed_in(request, name)
 
 
+def turn_away(request: HttpRequest) -> HttpResponse:
+    """What who repeats the password too often gets (`handler429`)."""
+    record_limit(request, "too many proofs")
+    return _turn_away("60")
+
+
 def _turn_away(retry_after: str) -> HttpResponse:
     return HttpResponse(_TOO_MANY, status=429, headers={"Retry-After": retry_after, **_PLAIN})
 
@@ -116,7 +123,34 @@ _PLAIN: Final = {
 def bound_session(sender: object, request: HttpRequest | None, **_: object) -> None:
     """A session ends so long after the sign-in, however much it is used."""
     if request is not None:
+        request.session[_ENDS_AT] = time.time() + settings.SESSION_COOKIE_AGE
         request.session.set_expiry(timedelta(seconds=settings.SESSION_COOKIE_AGE))
+
+
+class PageSessionEnd:
+    """Ends sessions that nobody uses: each page puts the end off, up to that of `bound_session`."""
+
+    def __init__(self, get_response: Callable[[HttpRequest], HttpResponseBase]) -> None:
+        self.get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponseBase:
+        answer = self.get_response(request)
+        # Also where the answer is that of a sign-in.
+        if is_page(request) and not request.path_info.startswith(_FOR_ALL):
+            _put_off_end(request)
+        return answer
+
+
+def _put_off_end(request: HttpRequest) -> None:
+    """By what was used of the idle time, once that is a tenth of it: each time costs a write."""
+    session = request.session
+    # A session of before this was kept has an end already.
+    if (ends_at := session.get(_ENDS_AT)) is None:
+        return
+    idle_s = settings.SESSION_IDLE_MINUTES * 60 or settings.SESSION_COOKIE_AGE
+    end = min(ends_at, time.time() + idle_s)
+    if abs(end - session.get_expiry_date().timestamp()) > idle_s / 10:
+        session.set_expiry(datetime.fromtimestamp(end, UTC))
 
 
 @receiver(factors.authenticator_added)
@@ -130,8 +164,8 @@ def count_new_factor(
 
 
 class PageSecondFactor:
-    """Sends staff whose session has used no second factor to where they use one, or set the first
-    one up, before any other page.
+    """Sends who needs a second factor, and has used none in this session, to where they use one, or
+    set the first one up, before any other page.
 
     That there is a factor says nothing of a session that began before it: somebody else's, who
     knows the password.
@@ -145,9 +179,7 @@ class PageSecondFactor:
         if not is_page(request) or path.startswith(_OPEN):
             return self.get_response(request)
         user: Any = request.user
-        if not (user.is_authenticated and needs_second_factor(user)):
-            return self.get_response(request)
-        if any(step["method"] == "mfa" for step in get_authentication_records(request, user)):
+        if not (user.is_authenticated and lacks_second_factor(request, user)):
             return self.get_response(request)
         kinds = {each.type for each in list_factors(user)}
         if not kinds:

@@ -18,6 +18,7 @@ from urllib.parse import quote, urlencode
 from django.http import HttpRequest, HttpResponse, HttpResponseBase, HttpResponseRedirect
 
 from accounts.identity.issuers import (
+    LEEWAY_S,
     Issuer,
     IssuerSilent,
     TokenRefused,
@@ -37,6 +38,8 @@ _LIFETIME_S: Final = 600
 _BEGUN_MAX: Final = 5
 _SEALED_BYTES_MAX: Final = 1200
 _COOKIE: Final = "oidc-begun-"
+# An identity token has no type of its own; other tokens of the provider have.
+ID_TOKENS: Final = frozenset({"jwt"})
 _COOKIE_ENDING: Final = re.compile(r"[0-9a-f]+-[0-9a-f]{12}")
 # Where the session was made, and with which token, for the sign-out there.
 _ENTERED: Final = "oidc_entered"
@@ -94,6 +97,10 @@ def begin(
         "code_challenge": base64.urlsafe_b64encode(digest).rstrip(b"=").decode(),
         "code_challenge_method": "S256",
     }
+    if provider.acr_values:
+        query["acr_values"] = " ".join(provider.acr_values)
+    if provider.max_age_s is not None:
+        query["max_age"] = str(provider.max_age_s)
     endpoint = str(facts["authorization_endpoint"])
     answer = HttpResponseRedirect(f"{endpoint}{'&' if '?' in endpoint else '?'}{urlencode(query)}")
     _keep_begun(request, answer, state, begun)
@@ -171,7 +178,7 @@ def complete(
     issuer = find_issuer(provider.issuer)
     id_token = _exchange(issuer, provider, request.GET["code"], kept["verifier"], back_to)
     try:
-        claims = verify(id_token, issuer, audience=provider.client_id)
+        claims = verify(id_token, issuer, audience=provider.client_id, types=ID_TOKENS)
     except TokenRefused as error:
         raise SignInRefused(f"the token proves nothing: {error}") from error
     if not secrets.compare_digest(str(claims.get("nonce", "")), kept["nonce"]):
@@ -179,10 +186,26 @@ def complete(
     azp = claims.get("azp", provider.client_id)
     if azp != provider.client_id:
         raise SignInRefused("the token was made for another client")
+    _check_strength(provider, claims)
     if str(claims.get("email_verified", True)).lower() == "false":
         # Anybody's, as far as the provider knows. Some write the truth as a text.
         claims.pop("email", None)
     return Identity(provider, str(claims["sub"]), claims, id_token)
+
+
+def _check_strength(provider: OidcProvider, claims: JsonObject) -> None:
+    """Raise `SignInRefused` where the person has proved less there, or longer ago, than is asked
+    for. A provider that says nothing of it has proved nothing."""
+    if provider.acr_values and claims.get("acr") not in provider.acr_values:
+        raise SignInRefused("the provider names another acr than was asked for")
+    methods = claims.get("amr")
+    found = {each for each in methods if isinstance(each, str)} if isinstance(methods, list) else {}
+    if provider.amr_values and not set(provider.amr_values) & set(found):
+        raise SignInRefused("the provider names none of the methods that are asked for in amr")
+    if provider.max_age_s is not None:
+        at = claims.get("auth_time")
+        if not isinstance(at, int | float) or time.time() - at > provider.max_age_s + LEEWAY_S:
+            raise SignInRefused("the person signed in there too long ago")
 
 
 def keep_entry(request: HttpRequest, identity: Identity) -> None:

@@ -3,6 +3,7 @@
 from typing import Any, Final
 from uuid import UUID
 
+from allauth.account.internal.stagekit import unstash_login
 from allauth.mfa import signals as factors
 from django.contrib.auth.signals import user_logged_in, user_logged_out
 from django.db import transaction
@@ -10,6 +11,7 @@ from django.dispatch import receiver
 from django.http import HttpRequest
 
 from accounts.models import Membership
+from accounts.services.attempts import record_attempt
 from accounts.services.records import Actor, command_actor, operator_actor, record_change
 from gateway.http.address import clean_agent, find_client
 from gateway.http.jsonio import JsonObject
@@ -31,20 +33,38 @@ def record_sign_in(
     It is in the audit trail of the person's account, where that is the only one.
     """
     with transaction.atomic():
-        accounts: list[UUID] = []
-        if user is not None and not user.is_staff:
-            # What operators do is nobody's account's.
-            rows = Membership.objects.filter(user=user.pk)
-            accounts = list(rows.values_list("account_id", flat=True)[:2])
         record_change(
             by=by,
             action=action,
             object_type="sign_in",
             object_id=user.pk if user else "unknown",
-            account_id=accounts[0] if len(accounts) == 1 else None,
+            account_id=_find_only_account(user),
             before=None,
             after=describe_client(request) | facts,
         )
+
+
+def record_limit(request: HttpRequest, reason: str) -> None:
+    """Record that somebody, who has given the password or is in, tries too often: few of these."""
+    user: Any = request.user if request.user.is_authenticated else None
+    if user is None and (login := unstash_login(request, peek=True)) is not None:
+        user = login.user
+    record_attempt(
+        "turned away",
+        object_type="sign_in",
+        object_id=user.pk if user else "unknown",
+        account_id=_find_only_account(user),
+        reason=reason,
+    )
+
+
+def _find_only_account(user: Any) -> UUID | None:
+    """None of an operator: what operators do is nobody's account's."""
+    if user is None or user.is_staff:
+        return None
+    rows = Membership.objects.filter(user=user.pk)
+    accounts = list(rows.values_list("account_id", flat=True)[:2])
+    return accounts[0] if len(accounts) == 1 else None
 
 
 @receiver(user_logged_in)

@@ -34,6 +34,7 @@ from gateway.http.errors import (
 )
 from gateway.http.jsonio import JsonObject
 from gateway.http.paging import Page
+from gateway.live_settings import settings
 
 LIFETIME: Final = timedelta(minutes=10)
 FAILURES_MAX: Final = 5
@@ -58,6 +59,10 @@ class CodeExpired(PermissionDenied):
 
 class InvalidMethod(InvalidRequest):
     message = "Invalid code_challenge_method"
+
+
+class ChallengeNeeded(InvalidRequest):
+    message = "A code_challenge with code_challenge_method S256 is needed here"
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +124,13 @@ def select_usable_workspaces(user: User) -> QuerySet[Workspace]:
     )
     rows = Workspace.objects.filter(mine).select_related("account").distinct()
     return rows.order_by("account__name", "-is_default", "slug")
+
+
+def check_challenge(method: str | None) -> None:
+    """Raise `ChallengeNeeded` where a weaker proof than the operator wants is going to be asked
+    for; None is no challenge."""
+    if settings.OAUTH_S256_ONLY and method != AuthorizationCode.Method.S256:
+        raise ChallengeNeeded
 
 
 def authorize_app(

@@ -21,6 +21,7 @@ from accounts.services.oauth import (
     AppRequest,
     add_parameter,
     authorize_app,
+    check_challenge,
     select_usable_workspaces,
 )
 from accounts.services.records import operator_actor
@@ -104,6 +105,7 @@ def authorize(request: HttpRequest) -> HttpResponse:
             raise InvalidRequest("code_challenge: it is needed where there is no callback_url")
         if query.code_challenge_method and not query.code_challenge:
             raise InvalidRequest("code_challenge_method needs code_challenge")
+        check_challenge(query.code_challenge_method)
     except GatewayError as error:
         return _show(request, {"refusal": error.text}, status=error.status)
     user: Any = request.user

@@ -94,6 +94,7 @@ class CodesViewSet(ManagedViewSet):
         self.beside = {"user_id": caller.creator_id}
         _check_may_delegate(caller)
         body = NewAuthorizationCode.read(managed_body(request))
+        oauth.check_challenge(body.code_challenge_method)
         title = request.META.get("HTTP_X_ROUTER_TITLE") or request.META.get("HTTP_X_TITLE") or ""
         wanted = body.build_request(callback_url=body.callback_url, app_name=title.strip())
 

@@ -25,7 +25,7 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from accounts.models import User
-from accounts.people.adapter import list_factors, needs_second_factor
+from accounts.people.adapter import lacks_second_factor, list_factors
 from accounts.people.addresses import (
     ask_to_confirm,
     confirm_address,
@@ -148,7 +148,7 @@ def show_factors(request: HttpRequest) -> HttpResponse:
     context = {
         "app": Authenticator.Type.TOTP in kinds,
         "passkeys": [each.wrap() for each in factors if each.type == Authenticator.Type.WEBAUTHN],
-        "is_missing": needs_second_factor(user) and not factors,
+        "is_missing": lacks_second_factor(request, user) and not factors,
         "has_factors": bool(factors),
         "may_have_password": may_have_password(user),
         "list": sessions,
@@ -232,6 +232,7 @@ def may_have_password(user: User) -> bool:
 
 @require_POST
 @login_required
+@reauthentication_required
 def end_sessions(request: HttpRequest) -> HttpResponse:
     """End the session that the form names, or all others."""
     sessions = UserSession.objects.filter(user=request.user.pk)

@@ -52,6 +52,13 @@ MANAGEMENT_MAX_BODY_BYTES = setting(
     1_048_576,
     minimum=1024,
 )
+OAUTH_S256_ONLY = setting(
+    "OAUTH_S256_ONLY",
+    "whether apps that ask for a key have to send a `code_challenge` by the method `S256`, as "
+    "OAuth 2.1 has it; the vendor's protocol leaves both to the app",
+    env.boolean,
+    False,
+)
 PUBLIC_CATALOG = setting(
     "PUBLIC_CATALOG", "`0` asks for a key on `GET /models` and the like", env.boolean, True
 )

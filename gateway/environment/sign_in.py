@@ -27,6 +27,11 @@ class OidcProvider:
     scopes: str = "openid profile email"
     # The claim that has what directories call `externalId`; empty where names are compared.
     external_id_claim: str = ""
+    # How people have to have proved there who they are: one of these in `acr`, one of those in
+    # `amr`, so many seconds ago at most. Empty and None ask for nothing.
+    acr_values: tuple[str, ...] = ()
+    amr_values: tuple[str, ...] = ()
+    max_age_s: int | None = None
 
 
 setting = Section("Sign-in of people")
@@ -36,6 +41,18 @@ STAFF_SECOND_FACTOR = setting(
     env.boolean,
     PRODUCTION,
 )
+EVERYBODY_SECOND_FACTOR = setting(
+    "EVERYBODY_SECOND_FACTOR",
+    "whether everybody sees pages only once they used one, but whom an identity provider lets in",
+    env.boolean,
+    False,
+)
+PASSWORD_WORDS = setting(
+    "PASSWORD_WORDS",
+    "words, with commas between, that anybody here would guess, such as names of the company and "
+    "its products: what a password has of them does not count to its eight characters",
+    env.words,
+)
 SESSION_HOURS = setting(
     "SESSION_HOURS",
     "hours after a sign-in at which the session ends, however much it is used",
@@ -43,6 +60,13 @@ SESSION_HOURS = setting(
     24,
     minimum=1,
     maximum=8760,
+)
+SESSION_IDLE_MINUTES = setting(
+    "SESSION_IDLE_MINUTES",
+    "minutes without a page after which a session ends sooner; 0 is never",
+    env.integer,
+    480,
+    maximum=525_600,
 )
 EMAIL_CONFIRMATION = setting(
     "EMAIL_CONFIRMATION",
@@ -81,11 +105,29 @@ OIDC_EXTERNAL_ID_CLAIM = setting(
     "a directory brought is recognized by it. Empty: by the user name, which nobody may choose",
     env.text,
 )
+OIDC_ACR_VALUES = setting(
+    "OIDC_ACR_VALUES",
+    "classes of sign-in that are asked for there, with commas between, one of which the token has "
+    "to have in `acr`; empty takes any",
+    env.words,
+)
+OIDC_AMR_VALUES = setting(
+    "OIDC_AMR_VALUES",
+    "methods, with commas between, one of which the token has to have in `amr`, such as `mfa`; "
+    "empty takes any",
+    env.words,
+)
+OIDC_MAX_AGE_SECONDS = setting(
+    "OIDC_MAX_AGE_SECONDS",
+    "seconds since somebody signed in there (`auth_time`) after which the provider asks again; "
+    "empty is any time",
+    env.optional_integer,
+)
 OIDC_PROVIDERS_FILE = setting(
     "OIDC_PROVIDERS_FILE",
     "JSON file with a list of further providers: objects with `id`, `name`, `issuer`, "
-    "`client_id`, `client_secret` or `client_secret_file`, and where wanted `domains`, `scopes` "
-    "and `external_id_claim`",
+    "`client_id`, `client_secret` or `client_secret_file`, and where wanted `domains`, `scopes`, "
+    "`external_id_claim`, `acr_values`, `amr_values` (both lists) and `max_age_seconds`",
     env.text,
 )
 IDENTITY_PRIVATE_HOSTS = tuple(
@@ -119,6 +161,12 @@ def _build_provider(setting_name: str, row: dict[str, Any]) -> OidcProvider:
         raise SettingError(setting_name, f"{row['issuer']!r} is no URL")
     if PRODUCTION and parts.scheme != "https":
         raise SettingError(setting_name, "needs https:// in production")
+    for field in ("acr_values", "amr_values"):
+        values = row.get(field, [])
+        if not isinstance(values, list) or not all(isinstance(each, str) for each in values):
+            raise SettingError(setting_name, f"{field} is no list of texts")
+    if not isinstance(row.get("max_age_seconds", 0), int | None):
+        raise SettingError(setting_name, "max_age_seconds is no number")
     secret = row.get("client_secret")
     if secret_file := row.get("client_secret_file", ""):
         try:
@@ -134,6 +182,9 @@ def _build_provider(setting_name: str, row: dict[str, Any]) -> OidcProvider:
         domains=tuple(each.lower() for each in row.get("domains", ())),
         scopes=row.get("scopes", "openid profile email"),
         external_id_claim=row.get("external_id_claim", ""),
+        acr_values=tuple(row.get("acr_values", ())),
+        amr_values=tuple(row.get("amr_values", ())),
+        max_age_s=row.get("max_age_seconds"),
     )
 
 
@@ -150,6 +201,9 @@ def read_providers() -> tuple[OidcProvider, ...]:
             "domains": OIDC_DOMAINS,
             "scopes": OIDC_SCOPES,
             "external_id_claim": OIDC_EXTERNAL_ID_CLAIM,
+            "acr_values": OIDC_ACR_VALUES,
+            "amr_values": OIDC_AMR_VALUES,
+            "max_age_seconds": OIDC_MAX_AGE_SECONDS,
         }
         found.append(_build_provider("OIDC_ISSUER", row))
     if OIDC_PROVIDERS_FILE:

@@ -181,6 +181,20 @@ def test_a_callback_is_https_or_local(office: Office, url: str) -> None:
     assert "callback_url" in office.refused(400, "POST", "/auth/keys/code", {"callback_url": url})
 
 
+def test_an_operator_may_ask_for_the_strong_challenge(office: Office, settings: Any) -> None:
+    settings.OAUTH_S256_ONLY = True
+    body, browser = {"callback_url": CALLBACK}, sign_in(office)
+    plain = {"code_challenge": VERIFIER, "code_challenge_method": "plain"}
+
+    for weak in ({}, {"code_challenge": VERIFIER}, plain):
+        refused = office.refused(400, "POST", "/auth/keys/code", body | weak)
+        assert refused == "A code_challenge with code_challenge_method S256 is needed here"
+        assert browser.get(page(callback_url=CALLBACK, **weak)).status_code == 400
+
+    assert new_code(office, **CHALLENGE)["id"]
+    assert browser.get(page(callback_url=CALLBACK, **CHALLENGE)).status_code == 200
+
+
 def test_tools_on_any_local_port_are_one_app() -> None:
     assert find_origin("http://127.0.0.1:4711/x") == find_origin("http://127.0.0.1:80")
     assert find_origin("https://App.Example:8443/x") == "https://app.example:8443"

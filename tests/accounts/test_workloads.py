@@ -144,6 +144,7 @@ def test_signatures_of_others_open_nothing(office: Office, issuer: Issuer) -> No
             algorithm="none",
         ),
         "no signature": f"{head}.{claims}.",
+        "another type": issuer.make_token(typ="application/logout+jwt"),
         "other claims": f"{head}.{issuer.make_token(sub='repo:acme/x').split('.')[1]}.{signature}",
         "nonsense": "eyJ.eyJ.x",
     }

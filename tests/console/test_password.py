@@ -7,7 +7,8 @@ import pytest
 from django.test import Client
 from django.urls import reverse
 
-from accounts.models import AuditRecord, PersonIdentity, SignInAttempts, User
+from accounts.models import AuditRecord, Membership, PersonIdentity, SignInAttempts, User
+from accounts.services.organization import admit_member, open_account
 from accounts.sign_in import BOUNDS
 from console.sign_in_links import build_link_path
 from gateway.environment.sign_in import OidcProvider
@@ -64,9 +65,15 @@ def test_a_new_password_ends_all_other_sessions_and_is_on_record(person: User) -
         ({"again": "battery stable"}, "This is another one"),
         ({"new": "short", "again": "short"}, "This password is too short"),
         ({"new": "password1", "again": "password1"}, "This password is too common"),
+        ({"new": "Gateway-Ada-26", "again": "Gateway-Ada-26"}, "characters have to be left"),
+        ({"new": "Acme-Anvil-2026", "again": "Acme-Anvil-2026"}, "characters have to be left"),
     ],
 )
-def test_what_is_no_new_password_is_said(person: User, fields: Any, text: str) -> None:
+def test_what_is_no_new_password_is_said(
+    person: User, settings: Any, fields: Any, text: str
+) -> None:
+    settings.PASSWORD_WORDS = ["Anvil"]
+    admit_member(account=open_account(name="Acme Ltd"), username="ada", role=Membership.Role.MEMBER)
     client = browser()
 
     refused = change(client, **fields)

@@ -25,7 +25,14 @@ from accounts.models import (
 )
 from accounts.services.organization import open_account, open_workspace
 from accounts.sign_in import count_answer, count_try
-from tests.support.identity_provider import Provider, begin_sign_in, is_in, last_reason, sign_in
+from tests.support.identity_provider import (
+    CLAIMS,
+    Provider,
+    begin_sign_in,
+    is_in,
+    last_reason,
+    sign_in,
+)
 from tests.support.issuer import Issuer as TokenIssuer
 
 pytestmark = [
@@ -116,6 +123,33 @@ def test_a_token_for_another_sign_in_is_refused(provider: Provider, account: Any
     client.get(provider.agree(begin_sign_in(client), nonce="of-somebody-else"))
 
     assert (is_in(client), last_reason()) == (False, "the token was made for another sign-in")
+
+
+@pytest.mark.parametrize(
+    ("asked", "weak", "strong"),
+    [
+        ({"acr_values": ("phr", "phrh")}, {"acr": "pwd"}, {"acr": "phrh"}),
+        ({"amr_values": ("mfa", "hwk")}, {"amr": ["pwd"]}, {"amr": ["pwd", "mfa"]}),
+        ({"amr_values": ("mfa",)}, {}, {"amr": ["mfa"]}),
+        ({"max_age_s": 60}, {"auth_time": 1_000_000_000}, {"auth_time": 2**32}),
+    ],
+)
+def test_who_proved_less_at_the_provider_than_is_asked_for_is_refused(
+    provider: Provider, account: Any, settings: Any, asked: Any, weak: Any, strong: Any
+) -> None:
+    for claims, comes_in in ((weak, False), (strong, True)):
+        provider.claims = CLAIMS | claims
+        provider.restart()
+        (plain,) = settings.OIDC_PROVIDERS
+        settings.OIDC_PROVIDERS = (replace(plain, **asked),)
+        client = Client()
+
+        query = parse_qs(urlsplit(begin_sign_in(client)).query)
+        sign_in(client, provider)
+
+        assert is_in(client) == comes_in
+        assert query.get("max_age", ["60"]) == ["60"]
+        assert query.get("acr_values", ["phr phrh"]) == ["phr phrh"]
 
 
 def test_a_code_of_another_client_is_refused(provider: Provider, account: Any) -> None:

@@ -18,6 +18,7 @@ from django.test import Client
 from django.urls import reverse
 
 from accounts.models import AuditRecord, Membership, User
+from accounts.people import middleware
 from accounts.services.organization import admit_member, open_account
 from accounts.tasks import delete_old_sessions
 from console.sign_in_links import build_link_path
@@ -97,6 +98,10 @@ def test_codes_cannot_be_guessed(person: User) -> None:
     guesser.post(reverse("mfa_authenticate"), {"code": code_of(seed)})
 
     assert "_auth_user_id" not in guesser.session
+    record = AuditRecord.objects.get(object_type="sign_in", action="turned away")
+    assert (record.object_id, record.after) == (
+        str(person.pk), {"times": 1, "reason": "too many wrong codes"},
+    )  # fmt: skip
 
 
 def test_a_recovery_code_stands_in_once(person: User) -> None:
@@ -136,6 +141,40 @@ def test_no_seed_is_readable_in_the_database_or_the_admin(person: User) -> None:
     for text in (*pages, kept):
         assert seed not in text
         assert codes[0] not in text
+
+
+def test_proofs_that_come_too_often_are_refused_and_on_record(person: User) -> None:
+    client = browser()
+    sign_in(client)
+    path = reverse("account_reauthenticate")
+    answers = [client.post(path, {"password": "wrong"}).status_code for _ in range(11)]
+
+    assert answers == [200] * 10 + [429]
+    record = AuditRecord.objects.get(
+        object_type="sign_in", action="turned away", object_id=person.pk
+    )
+    assert (record.after or {})["reason"] == "too many proofs"
+
+
+@pytest.mark.django_db(transaction=True)
+def test_everybody_needs_a_second_factor_where_it_is_set(person: User, settings: Any) -> None:
+    settings.EVERYBODY_SECOND_FACTOR = True
+    User.objects.filter(pk=person.pk).update(is_staff=False, is_superuser=False)
+    admit_member(account=open_account(name="acme"), username="ada", role=Membership.Role.MEMBER)
+    by_password, by_provider = browser(), browser()
+    sign_in(by_password)
+    by_provider.force_login(person, backend="django.contrib.auth.backends.ModelBackend")
+    session = by_provider.session
+    session["account_authentication_methods"] = [{"method": "oidc", "provider": "acme"}]
+    session["account_authentication_methods_user"] = str(person.pk)
+    session.save()
+
+    assert by_password.get(reverse("console:keys"))["Location"] == reverse("mfa_index")
+    assert "need a second factor" in by_password.get(reverse("mfa_index")).text
+    assert by_provider.get(reverse("console:keys")).status_code == 200
+    assert "need a second factor" not in by_provider.get(reverse("mfa_index")).text
+    set_up_app(by_password)
+    assert by_password.get(reverse("console:keys")).status_code == 200
 
 
 @pytest.mark.django_db(transaction=True)
@@ -242,7 +281,10 @@ def test_admins_see_who_of_their_account_signs_in_and_from_where() -> None:
 
 
 @pytest.mark.parametrize("by_link", [False, True])
-def test_a_session_that_is_used_ends_all_the_same(person: User, by_link: bool) -> None:
+def test_a_session_that_is_used_ends_all_the_same(
+    person: User, settings: Any, by_link: bool
+) -> None:
+    settings.SESSION_IDLE_MINUTES = 0
     client = browser()
     if by_link:
         client.post(build_link_path(person))
@@ -259,6 +301,24 @@ def test_a_session_that_is_used_ends_all_the_same(person: User, by_link: bool) -
     assert timedelta(hours=SESSION_HOURS - 1) < age <= timedelta(hours=SESSION_HOURS)
 
 
+def test_a_session_that_nobody_uses_ends_sooner(
+    person: User, settings: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings.SESSION_IDLE_MINUTES = 30
+    client, now_s = browser(), time.time()
+    sign_in(client)
+
+    def find_minutes_left(minutes: int) -> int:
+        monkeypatch.setattr(middleware.time, "time", lambda: now_s + minutes * 60)
+        client.get(reverse("mfa_index"))
+        left = Session.objects.get().expire_date.timestamp() - now_s
+        return round(left / 60)
+
+    # What a page puts off is worth a write, and never beyond the end of the sign-in.
+    assert [find_minutes_left(each) for each in (0, 2, 20)] == [30, 30, 50]
+    assert find_minutes_left(SESSION_HOURS * 60 - 5) == SESSION_HOURS * 60
+
+
 def test_sessions_are_listed_and_ended(person: User) -> None:
     first, second, stranger = browser(), browser(), browser()
     for client in (first, second):
@@ -266,15 +326,29 @@ def test_sessions_are_listed_and_ended(person: User) -> None:
     User.objects.create_user(username="eve", password=PASSWORD)
     stranger.post(reverse("account_login"), {"login": "eve", "password": PASSWORD})
     assert first.get(reverse("mfa_index")).text.count(AGENT) == 2
-    foreign = UserSession.objects.get(user__username="eve")
+    foreign = UserSession.objects.filter(user__username="eve")
 
-    first.post(reverse("end_sessions"), {"session": foreign.pk})
-    first.post(reverse("end_sessions"))
+    def end(**named: object) -> None:
+        asked = first.post(reverse("end_sessions"), named)
+        if asked["Location"] != reverse("mfa_index"):
+            # Once, for some minutes.
+            path, _, query = asked["Location"].partition("?")
+            assert (path, foreign.exists()) == (reverse("account_reauthenticate"), True)
+            proof = {"password": PASSWORD, "next": reverse("end_sessions")}
+            first.post(f"{path}?{query}", proof)
 
-    signed_in = [
-        client.get(reverse("mfa_index")).status_code for client in (first, second, stranger)
-    ]
-    assert signed_in == [200, 302, 200]
+    end(session=foreign.get().pk)
+    end()
+
+    def list_statuses() -> list[int]:
+        clients = (first, second, stranger)
+        return [client.get(reverse("mfa_index")).status_code for client in clients]
+
+    assert list_statuses() == [200, 302, 200]
+    form = {"action": "end_sessions", "_selected_action": [foreign.get().user_id]}
+    first.post(reverse("admin:accounts_user_changelist"), form)
+    assert list_statuses() == [200, 302, 302]
+    assert AuditRecord.objects.get(action="sessions ended").operator == person
 
 
 def test_sessions_that_are_over_leave_the_database(person: User) -> None:

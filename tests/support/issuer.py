@@ -52,7 +52,9 @@ class Issuer:
     def rotate(self) -> None:
         self.keys = {f"key-{len(self.keys)}-{time.monotonic_ns()}": new_key()}
 
-    def make_token(self, *, key: Any = None, algorithm: str = "RS256", **claims: Any) -> str:
+    def make_token(
+        self, *, key: Any = None, algorithm: str = "RS256", typ: str = "JWT", **claims: Any
+    ) -> str:
         name, newest = list(self.keys.items())[-1]
         usual = {
             "iss": self.url,
@@ -61,7 +63,9 @@ class Issuer:
             "exp": int(time.time()) + 300,
         }
         said = {name: value for name, value in (usual | claims).items() if value is not None}
-        return jwt.encode(said, key or newest, algorithm=algorithm, headers={"kid": name})
+        return jwt.encode(
+            said, key or newest, algorithm=algorithm, headers={"kid": name, "typ": typ}
+        )
 
     def stop(self) -> None:
         self._server.shutdown()
