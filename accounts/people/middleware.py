@@ -4,10 +4,12 @@ a second factor."""
 import re
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta
 from threading import BoundedSemaphore
 from typing import Any, Final
 from urllib.parse import urlencode
+from weakref import WeakValueDictionary
 
 from allauth.account.internal.flows.login import record_authentication
 from allauth.mfa import signals as factors
@@ -27,6 +29,7 @@ from accounts.people.known_browsers import has_signed_in, list_known_names
 from accounts.people.records import record_limit
 from accounts.rates import count_sign_in
 from accounts.services.attempts import record_attempt
+from gateway.http.address import find_client
 from gateway.http.body import read_form
 from gateway.http.errors import RateLimited
 from gateway.http.middleware import is_page
@@ -56,12 +59,15 @@ class SignInRate:
 
     Few forms are looked at at once: they wait for one another's rows, and many would meanwhile
     hold all connections that requests need. Those of browsers in which somebody has signed in do
-    not wait for those of strangers.
+    not wait for those of strangers. Of these one of each address waits with the others', so that
+    whoever sends a crowd from some addresses is as many as these, and keeps nobody else out.
     """
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponseBase]) -> None:
         self.get_response = get_response
         self._room, self._known_room = (BoundedSemaphore(_AT_ONCE) for _ in range(2))
+        # Each as long as somebody has it or waits for it.
+        self._turns = WeakValueDictionary[str, BoundedSemaphore]()
 
     def __call__(self, request: HttpRequest) -> HttpResponseBase:
         path, is_form = request.path_info, request.method not in ("GET", "HEAD")
@@ -83,15 +89,22 @@ class SignInRate:
         # A slow sender keeps nobody waiting.
         if not read_form(request):
             return HttpResponseBadRequest()
-        room = self._known_room if _comes_from_known_browser(request) else self._room
-        if not room.acquire(timeout=_WAIT_S):
-            return _turn_away("1")
-        began_s = time.monotonic()
-        try:
+        until = time.monotonic() + _WAIT_S
+        with ExitStack() as places:
+            for place in self._list_places(request):
+                if not place.acquire(timeout=max(0.0, until - time.monotonic())):
+                    return _turn_away("1")
+                places.callback(place.release)
+            left = time.monotonic() + _FORM_S
+            places.callback(lambda: time.sleep(max(0.0, left - time.monotonic())))
             return self.get_response(request)
-        finally:
-            time.sleep(max(0.0, began_s + _FORM_S - time.monotonic()))
-            room.release()
+
+    def _list_places(self, request: HttpRequest) -> list[BoundedSemaphore]:
+        """What a form takes, in this order, before it is looked at."""
+        if _comes_from_known_browser(request):
+            return [self._known_room]
+        turn = self._turns.setdefault(find_client(request), BoundedSemaphore(1))
+        return [turn, self._room]
 
 
 def _comes_from_known_browser(request: HttpRequest) -> bool:

@@ -113,7 +113,8 @@ def test_forms_of_known_browsers_do_not_wait_for_those_of_strangers() -> None:
     known_browsers.remember_browser(HttpRequest(), known, User(username="op"))
     with ThreadPoolExecutor(2) as threads:
         # The second has a cookie, but of somebody else.
-        strangers = [threads.submit(door, factory.post(PAGE, {"login": "op"}))]
+        elsewhere = factory.post(PAGE, {"login": "op"}, REMOTE_ADDR="192.0.2.1")
+        strangers = [threads.submit(door, elsewhere)]
         factory.cookies[COOKIE] = known.cookies[COOKIE].value
         strangers.append(threads.submit(door, factory.post(PAGE, {"login": "eve"})))
         try:

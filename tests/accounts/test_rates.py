@@ -326,8 +326,11 @@ def test_slow_bodies_keep_no_form_waiting() -> None:
     assert [each.result().status_code for each in late] == [200] * 3
 
 
-def test_two_forms_are_looked_at_at_once() -> None:
-    together, lock, inside, most = threading.Barrier(2), threading.Lock(), 0, 0
+@pytest.mark.parametrize(("addresses", "at_once"), [(6, 2), (1, 1)])
+def test_two_forms_are_looked_at_at_once_and_one_of_an_address(
+    addresses: int, at_once: int
+) -> None:
+    together, lock, inside, most = threading.Barrier(at_once), threading.Lock(), 0, 0
 
     def look(_: HttpRequest) -> HttpResponse:
         nonlocal inside, most
@@ -339,12 +342,14 @@ def test_two_forms_are_looked_at_at_once() -> None:
             inside -= 1
         return HttpResponse()
 
-    door, request = SignInRate(look), RequestFactory().post(PAGE)
+    door, factory = SignInRate(look), RequestFactory()
+    places = [f"192.0.2.{number % addresses}" for number in range(6)]
+    requests = [factory.post(PAGE, REMOTE_ADDR=each) for each in places]
     with ThreadPoolExecutor(6) as threads:
-        answers = list(threads.map(door, [request] * 6))
+        answers = list(threads.map(door, requests))
 
     assert [each.status_code for each in answers] == [200] * 6
-    assert most == 2
+    assert most == at_once
 
 
 def test_what_is_read_does_not_tell_whether_the_user_exists(operator: User) -> None:
