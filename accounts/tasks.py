@@ -10,12 +10,10 @@ from django.conf import settings
 from django.contrib.sessions.backends.db import SessionStore
 
 from accounts.events import delivery
-from accounts.events.retention import forget_old_events
 from accounts.services import repeatable, spend_scopes, workspaces
 from accounts.services.books import watching
 from accounts.services.books.audit import compare_books
 from accounts.services.books.credits import expire_old_credits
-from accounts.services.books.end_user_spending import record_end_user_spending
 from accounts.services.books.metrics import record_audit
 from accounts.services.books.spent_limits import record_spending
 from accounts.services.directory import jobs as scim_jobs
@@ -80,7 +78,7 @@ def delete_old_end_user_counters() -> int:
 @shared_task(soft_time_limit=120, time_limit=150)
 def forget_events() -> int:
     """Every hour, delete events and deliveries that are past `EVENT_DAYS`."""
-    return forget_old_events(datetime.now(UTC))
+    return delivery.forget_old_events(datetime.now(UTC))
 
 
 # What is left goes the next time.
@@ -104,7 +102,7 @@ def run_scim_sync_jobs() -> int:
 def watch_spending() -> int:
     """Every 15 seconds, record which budgets, limits and credits crossed a level."""
     now = datetime.now(UTC)
-    recorded = record_spending(now=now) + record_end_user_spending(now=now)
+    recorded = record_spending(now=now) + watching.record_end_user_spending(now=now)
     return recorded + watching.record_low_credit(now=now)
 
 

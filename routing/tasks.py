@@ -12,8 +12,7 @@ from routing.history import contents, rollup
 from routing.ledger.session import LedgerSession
 from routing.ledger.sweep import sweep_all_expired
 from routing.metering import popularity
-from routing.retention.expiry import forget_expired, forget_facts
-from routing.retention.partitions import create_partitions
+from routing.retention import create_partitions, forget_expired, forget_facts
 from routing.statistics import endpoint_samples, probes
 from routing.watching import (
     record_expiring_models,

@@ -1,4 +1,4 @@
-"""Bringing events to channels.
+"""Bringing events to channels, and letting both leave after EVENT_DAYS.
 
 The rows are the truth: an event without `channels_found_at` waits for its deliveries, and one of
 these is due from its `next_try_at` on. Whoever sends it takes its lease first; where a worker dies,
@@ -12,19 +12,22 @@ import threading
 import time
 from collections import Counter
 from datetime import UTC, datetime, timedelta
-from typing import Final
+from typing import Any, Final
 
+from django.conf import settings
 from django.db import transaction
 from django.db.models import F, Q, QuerySet
 
 from accounts.events.kinds import FOR_EVERYBODY
 from accounts.events.senders import SendFailed, send
 from accounts.models import Channel, Delivery, Event
+from accounts.spending import WINDOW_WORDS
 
 LEASE_S: Final = 60
 RETRY_S: Final = 86_400
 _EVENTS_AT_ONCE: Final = 200
 _UNDER_WAY_MAX: Final = 2  # Of an account, and of the operators' channels together.
+_DELETED_AT_ONCE: Final = 1_000
 _FIRST_WAIT_S: Final = 10
 _LONGEST_WAIT_S: Final = 14_400
 _ERROR_CHARS: Final = 300
@@ -172,3 +175,27 @@ def _select_due(now: datetime) -> QuerySet[Delivery]:
 
 def _is_free(now: datetime) -> Q:
     return Q(lease_until__isnull=True) | Q(lease_until__lte=now)
+
+
+def forget_old_events(now: datetime) -> int:
+    """Delete events that are past EVENT_DAYS, deliveries of such events, and channels that were
+    deleted as long ago and have no deliveries left; returns how many rows.
+
+    What is announced before it ends would be recorded again while it is still to come. So is a
+    crossing of a limit that never begins anew: its event stays, without deliveries.
+    """
+    days = max(settings.EVENT_DAYS, settings.EXPIRY_NOTICE_DAYS + 1)
+    before = now - timedelta(days=days)
+    old_deliveries = Delivery.objects.filter(event__at__lt=before).exclude(state="pending")
+    ends = Q(data__window__isnull=True) | ~Q(data__window=WINDOW_WORDS["total"])
+    old_events = Event.objects.filter(ends, at__lt=before, deliveries__isnull=True)
+    old_channels = Channel.everything.filter(deleted_at__lt=before, deliveries__isnull=True)
+    return sum(_delete(rows) for rows in (old_deliveries, old_events, old_channels))
+
+
+def _delete(rows: QuerySet[Any]) -> int:
+    """Delete in portions, so that locks are short."""
+    total = 0
+    while pks := list(rows.values_list("pk", flat=True)[:_DELETED_AT_ONCE]):
+        total += rows.model._base_manager.filter(pk__in=pks).delete()[0]
+    return total

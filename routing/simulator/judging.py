@@ -1,4 +1,5 @@
-"""How the simulated model judges a question: its options, their weights, log-probabilities."""
+"""How the simulated model judges a question: its options, their weights, log-probabilities. And
+what a moderation finds in a text."""
 
 import json
 import re
@@ -11,6 +12,9 @@ from routing.simulator.encoding import JsonObject
 
 # A label at the start of a line ("A) Paris"), as multiple-choice prompts list their options.
 LABEL = re.compile(r"^\s*([A-Za-z0-9]{1,3})[).:]", re.MULTILINE)
+# Of moderations: a text is of a category whose word stands in it.
+CATEGORIES = ("harassment", "hate", "illicit", "self-harm", "sexual", "violence")
+_FOUND, _NOT_FOUND = 0.9, 0.01
 COMMON = ["yes", "no", *"ABCDEFGHIJKLMNOPQRSTUVWXYZ", *"0123456789"]
 TOP_MAX = 20
 
@@ -149,3 +153,20 @@ def invent_weight(question: str, label: str, texts: list[str]) -> float:
         (1 + crc32(f"{asked}|{each}".encode("utf-8", "replace")) % 1000) ** 3 / 1e9
         for each in named
     )
+
+
+def moderate(body: JsonObject) -> JsonObject:
+    """The answer to a body with an `input`, which is a text or a list of texts."""
+    given = body.get("input")
+    texts = given if isinstance(given, list) else [given]
+    return {"id": "modr-simulated", "model": body.get("model"), "results": list(map(_judge, texts))}
+
+
+def _judge(text: object) -> JsonObject:
+    categories = {name: name in str(text).lower() for name in CATEGORIES}
+    scores = {name: _FOUND if is_so else _NOT_FOUND for name, is_so in categories.items()}
+    return {
+        "flagged": any(categories.values()),
+        "categories": categories,
+        "category_scores": scores,
+    }

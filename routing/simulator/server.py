@@ -18,8 +18,8 @@ from routing.simulator.exchange import FaultOptions, SimulatedCall, SimulatedExc
 from routing.simulator.faults import FAULTS
 from routing.simulator.formats import CHAT, DECISIONS, FORMATS, Complaint, SimulatedFormat
 from routing.simulator.formats.decisions import find_excess
+from routing.simulator.judging import moderate
 from routing.simulator.log import LoggedRequest, RequestLog
-from routing.simulator.moderation import moderate
 from routing.simulator.play import (
     DEFAULT,
     Personas,

@@ -11,9 +11,8 @@ from django.core import mail
 from pytest_django import Settings
 from standardwebhooks import Webhook
 
-from accounts.events.delivery import deliver, make_deliveries, take_next
+from accounts.events.delivery import deliver, forget_old_events, make_deliveries, take_next
 from accounts.events.outbox import record_event
-from accounts.events.retention import forget_old_events
 from accounts.models import AuditRecord, Channel, Delivery, Event
 from accounts.services.channels import (
     change_channel,

@@ -18,9 +18,10 @@ from accounts.models import (
 )
 from accounts.services.books.audit import compare_books
 from accounts.services.books.credits import add_credits, take_credits
-from accounts.services.books.end_user_spending import EVENTS_A_DAY, record_end_user_spending
 from accounts.services.books.spent_limits import record_spending
 from accounts.services.books.watching import (
+    EVENTS_A_DAY,
+    record_end_user_spending,
     record_expiries,
     record_low_credit,
     record_mismatches,

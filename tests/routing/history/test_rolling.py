@@ -30,7 +30,7 @@ from routing.history.rollup import forget_old, roll_up
 from routing.history.schemas import ActivityQuery
 from routing.history.spans import DAY, HOUR, day_of, hour_of
 from routing.history.statement import UsageQuery
-from routing.retention.expiry import forget_facts
+from routing.retention import forget_facts
 from tests.routing.history.records import NOW, Fact, Office, office, save
 
 pytestmark = [pytest.mark.django_db, pytest.mark.both]

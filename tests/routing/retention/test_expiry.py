@@ -19,7 +19,7 @@ from routing.metering.models import Generation
 from routing.metering.popularity import count_calls
 from routing.metering.reversals import RecordGone, reverse_usage
 from routing.reports.models import FailedRequest, FailedRequestCount
-from routing.retention.expiry import forget_expired
+from routing.retention import forget_expired
 from tests.routing.history.records import Fact, Office, office, save
 from tests.routing.ledger.books import CENT, USD, generation, new_payer, placed, settle, totals
 from tests.support.operations import failed_request

@@ -14,8 +14,13 @@ from routing.history.rollup import roll_up
 from routing.metering.models import Generation
 from routing.metering.popularity import CallsCounted
 from routing.reports.models import FailedRequest
-from routing.retention.expiry import forget_expired, forget_facts
-from routing.retention.partitions import PARTITIONED, create_partitions, list_partitions
+from routing.retention import (
+    PARTITIONED,
+    create_partitions,
+    forget_expired,
+    forget_facts,
+    list_partitions,
+)
 from tests.routing.history.records import Fact, office, save
 from tests.routing.ledger.books import (
     CENT,

@@ -1,1 +1,0 @@
-"""How long single requests stay on record."""
