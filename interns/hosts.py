@@ -167,10 +167,6 @@ class HostState:
     of_account: int = 0
     has_disk: bool = False
 
-    def estimate_free_bytes(self, needed_bytes: int) -> int:
-        """What is left once those that came since the measurement have what they need."""
-        return self.free_memory_bytes - max(0, self.placed - self.counted) * needed_bytes
-
 
 def choose_host(hosts: Iterable[HostState], *, needed_bytes: int) -> str | None:
     """The machine's name; None where there is none.
@@ -182,7 +178,8 @@ def choose_host(hosts: Iterable[HostState], *, needed_bytes: int) -> str | None:
     """
 
     def rank(host: HostState) -> tuple[bool, bool, int, int, str]:
-        free_bytes = host.estimate_free_bytes(needed_bytes)
+        # What is left once those that came since the measurement have what they need.
+        free_bytes = host.free_memory_bytes - max(0, host.placed - host.counted) * needed_bytes
         lacks_room = free_bytes < needed_bytes
         return lacks_room, not host.has_disk, host.of_account, -free_bytes, host.name
 

@@ -47,7 +47,8 @@ def prepare_key(intern: Intern, lease: InternLease) -> str:
             key, string = _issue_key(intern)
             limits = {"budget_nano": key.limit_nano, "budget_reset": key.limit_reset}
             leases.write(lease, api_key_id=key.pk, **limits)
-            put_managed(intern.pk, SECRET, string, [gateway_host()])
+            host = urlsplit(build_gateway_url()).hostname or settings.HOST
+            put_managed(intern.pk, SECRET, string, [host])
         return string
 
 
@@ -151,8 +152,3 @@ def build_gateway_url() -> str:
     host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(settings.HOST, settings.HOST)  # noqa: S104 - Recognised here, not bound.
     host = f"[{host}]" if ":" in host else host
     return f"http://{host}:{settings.PORT}/api/v1"
-
-
-def gateway_host() -> str:
-    """The host name that the intern's key is for."""
-    return urlsplit(build_gateway_url()).hostname or settings.HOST

@@ -106,13 +106,9 @@ class Member(NamedTuple):
     by_groups: bool
 
     @property
-    def role_word(self) -> str:
-        return "Lead" if self.role == WorkspaceMembership.Role.ADMIN else self.role.title()
-
-    @property
     def badge(self) -> Badge:
-        tone = "good" if self.role == WorkspaceMembership.Role.ADMIN else "plain"
-        return Badge(tone, self.role_word)
+        is_lead = self.role == WorkspaceMembership.Role.ADMIN
+        return Badge("good", "Lead") if is_lead else Badge("plain", self.role.title())
 
     @property
     def other_roles(self) -> list[tuple[str, str]]:

@@ -64,12 +64,6 @@ def _build_sqlite_settings(path: str) -> dict[str, Any]:
     }
 
 
-def read_redis_url() -> str:
-    """The hint store's address, or empty when there is none."""
-    env.url("REDIS_URL", ("redis", "rediss", "unix"))
-    return env.text("REDIS_URL")
-
-
 setting = Section("Process and web")
 PRODUCTION = (
     setting(
@@ -217,7 +211,8 @@ stores.declare(
     "url",
     "that of `make run`",
 )
-REDIS_URL = read_redis_url()
+env.url("REDIS_URL", ("redis", "rediss", "unix"))
+REDIS_URL = env.text("REDIS_URL")
 REDIS_TIMEOUT = stores("REDIS_TIMEOUT", "longest wait for an answer of Redis", env.seconds, 0.1)
 
 

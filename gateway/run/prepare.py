@@ -161,21 +161,6 @@ def load_demo_catalogue(simulator_url: str) -> None:
     command("load_catalogue", str(file))
 
 
-def choose_default_model(workspace_id: str) -> None:
-    """The simulated model that can use tools, where no other was chosen: interns need one."""
-    workspaces = apps.get_model("accounts", "Workspace")._default_manager
-    workspaces.filter(pk=workspace_id, default_text_model="").update(
-        default_text_model=DEMO_DEFAULT_MODEL
-    )
-
-
-def admit_admin(account_id: str) -> None:
-    """Make the admin a member of the demo's account: only members own interns and talk to them."""
-    account = apps.get_model("accounts", "Account")._default_manager.get(pk=account_id)
-    role = apps.get_model("accounts", "Membership").Role.ADMIN
-    import_string(ADMIT_MEMBER)(account=account, username=ADMIN, role=role)
-
-
 def main() -> int:
     django.setup()
     check_settings()
@@ -186,9 +171,16 @@ def main() -> int:
     simulator_url = sys.stdin.readline().strip()
     load_demo_catalogue(simulator_url)
     if is_new:
-        admit_admin(demo["account_id"])
+        # Only members of the demo's account own interns and talk to them.
+        account = apps.get_model("accounts", "Account")._default_manager.get(pk=demo["account_id"])
+        role = apps.get_model("accounts", "Membership").Role.ADMIN
+        import_string(ADMIT_MEMBER)(account=account, username=ADMIN, role=role)
     if is_new and simulator_url:
-        choose_default_model(demo["workspace_id"])
+        # Interns need a model that can use tools.
+        workspaces = apps.get_model("accounts", "Workspace")._default_manager
+        workspaces.filter(pk=demo["workspace_id"], default_text_model="").update(
+            default_text_model=DEMO_DEFAULT_MODEL
+        )
     # Made anew for each run, so it stands in no file of the home but `ready.json`.
     demo["console_link"] = command("console_link", "--user", ADMIN)["path"]
     providers = [provider.slug for provider in import_string(CONFIGURED_PROVIDERS)()]

@@ -58,12 +58,8 @@ def save_archive(name: str, file: BinaryIO, path: str) -> str:
     """Put the file, which lies at `path`, into the store under this name, in place of one that is
     there; its URI. The other one is there until this one is, whoever is late."""
     saved = archive_storage().save(name, _MovableFile(file, path))
-    return build_uri(saved)
-
-
-def build_uri(name: str) -> str:
     place: str = settings.INTERN_ARCHIVE_STORE
-    return f"{place}/{name}" if place else (Path(_local_folder()) / name).as_uri()
+    return f"{place}/{saved}" if place else (Path(_local_folder()) / saved).as_uri()
 
 
 def parse_name(uri: str) -> str:

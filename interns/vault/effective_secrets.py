@@ -48,11 +48,7 @@ def read_effective_secrets(intern: Intern) -> list[EffectiveSecret]:
         candidates.append(
             EffectiveSecret._make((*fields, "intern" if owner_id == intern.pk else scope))
         )
-    return pick_by_scope(candidates)
-
-
-def pick_by_scope(candidates: Iterable[EffectiveSecret]) -> list[EffectiveSecret]:
-    """The first in the order of scopes under each name, sorted by name."""
+    # The first in the order of scopes under each name.
     best: dict[str, EffectiveSecret] = {}
     for each in candidates:
         current = best.get(each.name)

@@ -59,12 +59,6 @@ class CatalogueChanges:
         (self.changed if fields or also else self.unchanged).append(name)
 
 
-def plan_changes(spec: CatalogueSpec, *, prune: bool = False) -> CatalogueChanges:
-    """The changes that a file makes to the rows. Writes nothing; with `errors` nothing may be
-    written."""
-    return _Planning(spec).plan(prune=prune)
-
-
 class _Planning:
     def __init__(self, spec: CatalogueSpec) -> None:
         self.spec = spec
@@ -296,7 +290,7 @@ def load_catalogue(document: object, *, prune: bool = False, check: bool = False
     with transaction.atomic():
         # Two loads at once: the second compares with what the first has written.
         CatalogueVersion.objects.select_for_update().first()
-        changes = plan_changes(spec, prune=prune)
+        changes = _Planning(spec).plan(prune=prune)
         if changes.writes and not changes.errors and not check:
             with bump_version("default"):
                 ModelAlias.objects.filter(alias__in=changes.aliases_gone).delete()

@@ -40,7 +40,11 @@ def main() -> None:
         result = {"error": str(error)}
     except (MemoryError, RecursionError):
         result = {"error": "it takes too much memory"}
-    write_result(result)
+    # The text apart from the rest: as JSON it would be several times as long, and its reader would
+    # have to take it in one go.
+    text: str | None = result.pop("text", None)
+    write_frame(json.dumps(result | {"has_text": text is not None}).encode())
+    write_frame((text or "").encode("utf-8", "replace"))
 
 
 def read(data: bytes, facts: dict[str, Any], limits: dict[str, Any]) -> dict[str, Any]:
@@ -134,14 +138,6 @@ def receive_exactly(length: int) -> bytes:
             sys.exit()
         data += piece
     return bytes(data)
-
-
-def write_result(result: dict[str, Any]) -> None:
-    """The text apart from the rest: as JSON it would be several times as long, and its reader would
-    have to take it in one go."""
-    text: str | None = result.pop("text", None)
-    write_frame(json.dumps(result | {"has_text": text is not None}).encode())
-    write_frame((text or "").encode("utf-8", "replace"))
 
 
 def write_frame(data: bytes) -> None:

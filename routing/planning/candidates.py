@@ -93,7 +93,9 @@ def resolve(
     if chat.plugins or chat.server_tools:
         refuse_what_nothing_runs(chat)
     snapshot, ask = catalogue.current(), read_requirements(chat)
-    has_router = names_a_router(snapshot, references)
+    has_router = any(
+        each not in snapshot.models and parse_reference(each).base in ROUTERS for each in references
+    )
     conversation = Conversation(chat, account_id=caller.account_id, model=references[0])
     wanted = partial(build_request_policy, chat, caller, region=region)
     sticky_model = conversation.model_id() if has_router else None
@@ -202,13 +204,6 @@ def _refuse_presets(field: str | None, references: Iterable[str]) -> None:
         raise InvalidRequest("model: a suffix belongs before @preset/, not after")
     if field is not None or presets:
         raise NotFound(f"Preset not found: {shorten(field or presets[0].slug)}")
-
-
-def names_a_router(snapshot: Snapshot, references: Iterable[str]) -> bool:
-    """Whether some reference leaves the choice of the model to a virtual router."""
-    return any(
-        each not in snapshot.models and parse_reference(each).base in ROUTERS for each in references
-    )
 
 
 def find_auto_plugin(chat: ChatRequest, resolution: Resolution) -> JsonObject | None:

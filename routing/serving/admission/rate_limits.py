@@ -183,7 +183,12 @@ def refuse_full(progress: RequestProgress, full: Full) -> GatewayError:
     else:
         error = build_limit_error(full)
     if not is_shared(exceeded.limit):
-        error.headers |= describe_exceeded(exceeded, progress.context.format.name)
+        limit = exceeded.limit
+        word = "tokens" if limit.scope.startswith((TOKENS, KEY_TOKENS)) else "requests"
+        left = max(0, limit.most - exceeded.used)
+        standing = _Standing(left, limit, exceeded.reset_s)
+        format_name = progress.context.format.name
+        error.headers |= _write_headers(word, [standing], format_name, exceeded.at_s)
     return error
 
 
@@ -256,15 +261,6 @@ def describe_stay(progress: RequestProgress) -> dict[str, str]:
         return {}
     waited_ms = round(stay.waited_s * 1000)
     return {"X-Router-Queue-Place": str(stay.place), "X-Router-Queue-Ms": str(waited_ms)}
-
-
-def describe_exceeded(exceeded: Exceeded, format_name: str) -> dict[str, str]:
-    """The same of the limit that is used up."""
-    limit = exceeded.limit
-    word = "tokens" if limit.scope.startswith((TOKENS, KEY_TOKENS)) else "requests"
-    left = max(0, limit.most - exceeded.used)
-    standing = _Standing(left, limit, exceeded.reset_s)
-    return _write_headers(word, [standing], format_name, exceeded.at_s)
 
 
 def _write_headers(

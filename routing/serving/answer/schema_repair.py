@@ -87,7 +87,12 @@ def _ask_again(
 ) -> Served | None:
     """The second answer; None where there is none in full, and the first is to be given."""
     attempt, context, problem = first.attempt, progress.context, check.problem
-    chat = _build_chat(context.chat, text, problem)
+    more: list[JsonObject] = [
+        {"role": "assistant", "content": text},
+        {"role": "user", "content": _INSTRUCTION.format(problem=problem)},
+    ]
+    asked = with_messages(context.chat, [*context.chat.body["messages"], *more])
+    chat = replace(asked, echo_upstream_body=False)
     candidates = _list_candidates(progress, attempt, chat)
     if not candidates:
         return None
@@ -130,15 +135,6 @@ def _measure_leg(progress: RequestProgress, served: Served, prompt_chars: int | 
 
 def _record_unused(leg: Leg) -> None:
     record_attempt(leg.attempt, streamed=False, tokens=leg.usage.completion_tokens)
-
-
-def _build_chat(chat: ChatRequest, text: str, problem: str) -> ChatRequest:
-    more: list[JsonObject] = [
-        {"role": "assistant", "content": text},
-        {"role": "user", "content": _INSTRUCTION.format(problem=problem)},
-    ]
-    asked = with_messages(chat, [*chat.body["messages"], *more])
-    return replace(asked, echo_upstream_body=False)
 
 
 def _list_candidates(

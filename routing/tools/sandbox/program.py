@@ -50,7 +50,8 @@ class OrderRefused(Exception):
 def main() -> None:
     limits = json.loads(sys.argv[1])
     bind(limits)
-    keep_to_itself()
+    # Commands run as the same user; what this program has open is not for them all the same.
+    ctypes.CDLL(None).prctl(PR_SET_DUMPABLE, 0, 0, 0, 0)
     while (order := receive()) is not None:
         tell(answer(json.loads(order), limits))
 
@@ -88,7 +89,9 @@ def run(order: Order, limits: Order) -> Order:
     try:
         stopped = watch(process, [out, err], began + order["time_s"], limits)
     finally:
-        end_all()
+        # Everything but this program and the sandbox's first process.
+        with suppress(ProcessLookupError):
+            os.kill(-1, signal.SIGKILL)
         status = process.wait()
     out.end()
     err.end()
@@ -198,12 +201,6 @@ def file_count() -> int:
     return sum(each.f_files - each.f_ffree for each in found)
 
 
-def end_all() -> None:
-    """Everything but this program and the sandbox's first process."""
-    with suppress(ProcessLookupError):
-        os.kill(-1, signal.SIGKILL)
-
-
 # --- Files ----------------------------------------------------------------------------------------
 
 
@@ -261,16 +258,13 @@ def list_files(order: Order, limits: Order) -> Order:
             path = Path(folder, name)
             with suppress(OSError):
                 size = path.lstat().st_size
-                found.append({"path": utf8_path(os.path.relpath(path, WORK)), "bytes": size})
+                # Names are any bytes on disk, but only UTF-8 leaves the sandbox.
+                shown = os.fsencode(os.path.relpath(path, WORK)).decode("utf-8", "replace")
+                found.append({"path": shown, "bytes": size})
         if len(found) > LISTED_MAX:
             break
     found.sort(key=lambda each: str(each["path"]))
     return {"files": found[:LISTED_MAX], "cut": len(found) > LISTED_MAX}
-
-
-def utf8_path(path: str) -> str:
-    """Names are any bytes on disk, but only UTF-8 leaves the sandbox."""
-    return os.fsencode(path).decode("utf-8", "replace")
 
 
 def resolve_path(path: str) -> Path:
@@ -312,11 +306,6 @@ def tell(value: Order) -> None:
     rest = memoryview(LENGTH.pack(len(data)) + data)
     while rest:
         rest = rest[os.write(1, rest) :]
-
-
-def keep_to_itself() -> None:
-    """Commands run as the same user; what this program has open is not for them all the same."""
-    ctypes.CDLL(None).prctl(PR_SET_DUMPABLE, 0, 0, 0, 0)
 
 
 def bind(limits: Order) -> None:
