@@ -19,6 +19,7 @@ from django.urls import reverse
 
 from accounts.models import AuditRecord, Membership, User
 from accounts.people import middleware
+from accounts.services.attempts import forget_attempts
 from accounts.services.organization import admit_member, open_account
 from accounts.tasks import delete_old_sessions
 from console.sign_in_links import build_link_path
@@ -31,6 +32,8 @@ AGENT = "Browser/1"
 
 @pytest.fixture
 def person() -> User:
+    # Somebody of another test may have had the number.
+    forget_attempts()
     return User.objects.create_superuser(username="ada", password=PASSWORD)
 
 
