@@ -1,5 +1,6 @@
 """People: operators of this admin, members of accounts, creators of keys; apps that have keys."""
 
+from http import HTTPStatus
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -9,7 +10,7 @@ from allauth.usersessions.models import UserSession
 from django.contrib import admin, messages
 from django.contrib.auth.admin import UserAdmin as DjangoUserAdmin
 from django.db.models import Count, Q, QuerySet
-from django.http import HttpRequest
+from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
@@ -68,6 +69,19 @@ class UserAdmin(RecordedMixin, _UserAdmin, PageAdmin):
             by = operator_actor(request.user)
             record_sign_in(request, "sessions ended", user=person, by=by)
         messages.success(request, "Whoever was signed in signs in again.")
+
+    def user_change_password(
+        self,
+        request: HttpRequest,
+        id: str,
+        form_url: str = "",
+    ) -> HttpResponse:
+        """With a record: whoever sets a password can sign in as that person."""
+        answer: HttpResponse = super().user_change_password(request, id, form_url)
+        if answer.status_code == HTTPStatus.FOUND:
+            by = operator_actor(request.user)
+            record_sign_in(request, "password set", user=User.objects.get(pk=id), by=by)
+        return answer
 
     def find_account_id(self, obj: object) -> None:
         """Nobody's own: a person may belong to several."""

@@ -242,6 +242,10 @@ def end_sessions(request: HttpRequest) -> HttpResponse:
         sessions = sessions.exclude(session_key=request.session.session_key)
     for session in sessions:
         session.end()
+    if count := len(sessions):
+        user: Any = request.user
+        by = operator_actor(user)
+        record_sign_in(request, "sessions ended", user=user, by=by, count=count)
     return HttpResponseRedirect(reverse("mfa_index"))
 
 

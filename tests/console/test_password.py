@@ -141,3 +141,20 @@ def test_whom_a_provider_lets_in_gets_none(person: User, settings: Any, is_known
     User.objects.update(is_staff=True)
     assert client.get(path).status_code == 200
     assert client.get(reverse("admin:password_change"))["Location"] == path
+
+
+def test_who_sets_it_for_somebody_is_on_record(person: User) -> None:
+    operator = User.objects.create_superuser("op")
+    client, theirs = Client(), browser()
+    client.force_login(operator, backend=BACKEND)
+    path = reverse("admin:auth_user_password_change", args=[person.pk])
+    form = {"password1": NEW, "password2": NEW, "usable_password": "true"}
+
+    weak = form | {"password1": "gateway-ada", "password2": "gateway-ada"}
+    assert client.post(path, weak).status_code == 200
+    assert not AuditRecord.objects.filter(action="password set").exists()
+    assert client.post(path, form).status_code == 302
+
+    record = AuditRecord.objects.get(action="password set")
+    assert (record.operator, record.object_id) == (operator, str(person.pk))
+    assert (is_in(theirs), is_in(browser(NEW))) == (False, True)
