@@ -20,6 +20,7 @@ from accounts.admin.history import render_usage
 from accounts.admin.recorded import RecordedAdmin
 from accounts.models import Membership, Workspace, WorkspaceMembership
 from accounts.models.account import QUEUE_WEIGHT_MAX, SAMPLING_RATE_MIN, SERVER_TOOLS
+from accounts.services.lost_keys import disable_lost_keys
 from accounts.services.records import operator_actor
 from accounts.services.workspaces import (
     SETTINGS,
@@ -208,7 +209,8 @@ class WorkspaceAdmin(PageAdmin):
 
 @admin.register(WorkspaceMembership)
 class WorkspaceMembershipAdmin(RecordedAdmin):
-    """Members of workspaces beside the default ones, to which everybody of the account belongs."""
+    """Members of workspaces beside the default ones, to which everybody of the account belongs.
+    Whoever may make no keys there any more loses those of before: they are disabled."""
 
     object_type = "workspace_membership"
     facts = ("workspace_id", "membership_id", "role")
@@ -228,6 +230,11 @@ class WorkspaceMembershipAdmin(RecordedAdmin):
         """What an operator says is the member's own role, beside those that groups give."""
         obj.own_role = obj.role
         obj.save()
+        disable_lost_keys([obj], operator_actor(request.user))
+
+    def delete_row(self, request: HttpRequest, obj: Any) -> None:
+        super().delete_row(request, obj)
+        disable_lost_keys([obj], operator_actor(request.user))
 
     def get_readonly_fields(
         self, request: HttpRequest, obj: WorkspaceMembership | None = None

@@ -18,7 +18,7 @@ from accounts.models import (
     WorkspaceMembership,
 )
 from accounts.roles import Action, list_account_roles
-from accounts.services.directory.groups import disable_keys_of_viewers
+from accounts.services.lost_keys import disable_lost_keys
 from accounts.services.records import Actor
 from accounts.services.workspaces import find_workspace, record_workspace_change
 from gateway.http.errors import InvalidRequest, NotFound, SchemaInvalid
@@ -150,7 +150,7 @@ def change_role(*, account_id: UUID, reference: str, user_id: str, role: str, by
         row.own_role = role
         row.role = WorkspaceMembership.Role.ADMIN if leads else role
         row.save(update_fields=["role", "own_role"])
-        disable_keys_of_viewers([row], by)
+        disable_lost_keys([row], by)
         facts = [{"user_id": user_id, "role": each} for each in (before, row.role)]
         if before != row.role:
             record_workspace_change(by, "member changed", workspace, *facts)

@@ -51,6 +51,27 @@ def change(client: Client, workspace: Workspace, **changes: Any) -> Any:
     return client.post(page(Workspace, "change", workspace.pk), typed | changes)
 
 
+@pytest.mark.parametrize(
+    ("action", "form"), [("change", {"role": "viewer"}), ("delete", {"post": "yes"})]
+)
+def test_who_may_make_no_keys_there_any_more_loses_them(
+    admin_client: Client, account: Account, workspace: Workspace, action: str, form: Any
+) -> None:
+    ada = admit_member(account=account, username="ada", role=Membership.Role.MEMBER)
+    membership = Membership.objects.get(user=ada)
+    row = WorkspaceMembership.objects.create(
+        workspace=workspace, membership=membership, role="member", own_role="member"
+    )
+    default = account.workspaces.get(is_default=True)
+    for place in (workspace, default):
+        create_key(account=account, name=place.slug, workspace=place, creator=ada)
+
+    assert admin_client.post(page(WorkspaceMembership, action, row.pk), form).status_code == 302
+
+    disabled = ApiKey.objects.filter(creator=ada, disabled=True)
+    assert list(disabled.values_list("workspace", flat=True)) == [workspace.pk]
+
+
 def test_every_setting_can_be_changed_and_what_is_emptied_is_null(
     admin_client: Client, workspace: Workspace, key: ApiKey
 ) -> None:

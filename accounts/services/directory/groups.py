@@ -1,7 +1,7 @@
 """Groups of a directory, their mappings to workspaces, and the memberships that follow."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple
 from uuid import UUID
@@ -11,7 +11,6 @@ from django.db.models import F, Q
 
 from accounts.models import (
     Account,
-    ApiKey,
     ClaimMapping,
     Membership,
     ScimGroup,
@@ -20,8 +19,7 @@ from accounts.models import (
     Workspace,
     WorkspaceMembership,
 )
-from accounts.roles import may_have_key
-from accounts.services.keys import set_disabled
+from accounts.services.lost_keys import Place, disable_keys, disable_lost_keys
 from accounts.services.records import Actor, read_fields, record_change
 from gateway.http.errors import Conflict, InvalidRequest, NotFound, SchemaInvalid
 from gateway.http.jsonio import JsonObject
@@ -29,9 +27,9 @@ from gateway.http.paging import Page
 from gateway.http.validation import Issue
 
 _ADMIN: Final = WorkspaceMembership.Role.ADMIN
+_VIEWER: Final = WorkspaceMembership.Role.VIEWER
 _FROM_HIGHEST: Final = WorkspaceMembership.Role.values
 _MAPPING_FACTS: Final = ("group_id", "workspace_id", "role")
-Place = tuple[UUID, int]
 
 
 class MappedOtherwise(Conflict):
@@ -194,8 +192,8 @@ def apply_groups(*, account_id: UUID, by: Actor) -> None:
     ]
     _add_memberships(new)
     WorkspaceMembership.objects.bulk_update(changed, ["role"])
-    _disable_keys([(row.workspace_id, row.membership.user_id) for row in leaving], by)
-    disable_keys_of_viewers(changed, by)
+    disable_keys([(row.workspace_id, row.membership.user_id) for row in leaving], by)
+    disable_lost_keys([row for row in changed if row.role == _VIEWER], by)
     WorkspaceMembership.objects.filter(pk__in=[row.pk for row in leaving]).delete()
     _record_moves(account_id, by, {"added": new, "changed": changed, "removed": leaving})
 
@@ -356,23 +354,6 @@ def _find_group_roles(account_id: UUID) -> dict[Place, str]:
 def _find_highest(roles: set[Any]) -> Any:
     """The highest of some roles, among which may be None."""
     return next((role for role in _FROM_HIGHEST if role in roles), None)
-
-
-def disable_keys_of_viewers(rows: Iterable[WorkspaceMembership], by: Actor) -> None:
-    """Keys that members made who may make none there any more, in whatever role."""
-    viewers = [row for row in rows if row.role == WorkspaceMembership.Role.VIEWER]
-    places = [(row.workspace_id, row.membership.user_id) for row in viewers]
-    workspaces = Workspace.objects.in_bulk({workspace for workspace, _ in places})
-    _disable_keys([each for each in places if not may_have_key(each[1], workspaces[each[0]])], by)
-
-
-def _disable_keys(places: Iterable[Place], by: Actor) -> None:
-    """Keys that members made in workspaces which they lose."""
-    wanted = Q(pk__in=[])
-    for workspace, user in places:
-        wanted |= Q(workspace=workspace, creator=user)
-    if wanted != Q(pk__in=[]):
-        set_disabled(keys=ApiKey.objects.filter(wanted, disabled=False), disabled=True, by=by)
 
 
 def _record_moves(

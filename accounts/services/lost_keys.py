@@ -1,0 +1,30 @@
+"""Keys that members made in workspaces where they may make none any more."""
+
+from collections.abc import Iterable
+from uuid import UUID
+
+from django.db.models import Q
+
+from accounts.models import ApiKey, Workspace, WorkspaceMembership
+from accounts.roles import may_have_key
+from accounts.services.keys import set_disabled
+from accounts.services.records import Actor
+
+# A workspace and a user.
+Place = tuple[UUID, int]
+
+
+def disable_lost_keys(rows: Iterable[WorkspaceMembership], by: Actor) -> None:
+    """Disable those of these members, unless another role of theirs allows them."""
+    places = [(row.workspace_id, row.membership.user_id) for row in rows]
+    workspaces = Workspace.objects.in_bulk({workspace for workspace, _ in places})
+    disable_keys([each for each in places if not may_have_key(each[1], workspaces[each[0]])], by)
+
+
+def disable_keys(places: Iterable[Place], by: Actor) -> None:
+    """Disable what these users made in these workspaces."""
+    wanted = Q(pk__in=[])
+    for workspace, user in places:
+        wanted |= Q(workspace=workspace, creator=user)
+    if wanted != Q(pk__in=[]):
+        set_disabled(keys=ApiKey.objects.filter(wanted, disabled=False), disabled=True, by=by)
