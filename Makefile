@@ -103,6 +103,7 @@ docs: installed-dev ## Write the references of settings and endpoints from what 
 sbom: installed-dev ## Write the bill of materials to GATEWAY_HOME as CycloneDX JSON
 	@$(BIN)/python .ci/sbom.py
 
-lock: installed-dev ## Renew both locks from pyproject.toml
+lock: installed-dev ## Renew the locks from pyproject.toml
 	@$(LOCK) --upgrade -o requirements.lock
 	@$(LOCK) --upgrade --group dev -c requirements.lock -o requirements-dev.lock
+	@$(LOCK) --extra kubernetes -c requirements-dev.lock -o requirements-kubernetes.lock

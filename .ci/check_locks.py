@@ -45,6 +45,8 @@ def main() -> int:
     runtime = project["project"]["dependencies"]
     found = problems("requirements.lock", runtime)
     found += problems("requirements-dev.lock", runtime + project["dependency-groups"]["dev"])
+    extras = project["project"]["optional-dependencies"]
+    found += problems("requirements-kubernetes.lock", runtime + extras["kubernetes"])
     for problem in found:
         sys.stderr.write(f"{problem}\n")
     return 1 if found else 0
