@@ -32,6 +32,11 @@ class InternsConfig(AppConfig):
         register_source("interns", _read_interns)
         register_eraser("sessions", _erase_sessions)
         register("sandbox", "interns.runtime.sandbox.examine_sandbox")
+        if settings.INTERN_RUNTIME == "kubernetes":
+            # Its client takes two seconds to load, for which no request should wait.
+            from interns.runtime.driver import current_driver
+
+            current_driver()
 
 
 def _list_secrets() -> Any:

@@ -1,5 +1,6 @@
 """Interns: what they run in, and how long what may take."""
 
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
 
@@ -33,8 +34,12 @@ INTERN_RUNTIME = setting(
     "what interns run in, or the import path of another driver",
     env.runtime,
     "process",
-    ("process", "container"),
+    ("process", "container", "kubernetes"),
 )
+if INTERN_RUNTIME == "kubernetes" and find_spec("kubernetes") is None:
+    raise env.SettingError(
+        "INTERN_RUNTIME", "kubernetes needs: pip install 'routing-gateway[kubernetes]'"
+    )
 INTERN_HOST = setting(
     "INTERN_HOST",
     "this machine's name among those that run interns; each has another one",
@@ -197,7 +202,32 @@ INTERN_CONTAINER_HOST = setting(
     env.text,
 )
 INTERN_CONTAINER_IMAGE = setting(
-    "INTERN_CONTAINER_IMAGE", "a ready image for interns; by default it is built here", env.text
+    "INTERN_CONTAINER_IMAGE",
+    "a ready image for interns; by default it is built here. In a cluster it must be named: the "
+    "gateway's own",
+    env.text,
+)
+INTERN_KUBERNETES_CONFIG = setting(
+    "INTERN_KUBERNETES_CONFIG",
+    "the path of a kubeconfig; by default the service account of the Pod that this process runs in",
+    env.text,
+)
+INTERN_KUBERNETES_NAMESPACE = setting(
+    "INTERN_KUBERNETES_NAMESPACE",
+    "the namespace of interns' Pods, which holds nothing else",
+    env.host_name,
+    "gateway-interns",
+)
+INTERN_KUBERNETES_GATEWAY_NAMESPACE = setting(
+    "INTERN_KUBERNETES_GATEWAY_NAMESPACE",
+    "the namespace of the gateway's own Pods, which alone reach interns and are reached by them",
+    env.host_name,
+    "gateway",
+)
+INTERN_KUBERNETES_STORAGE_CLASS = setting(
+    "INTERN_KUBERNETES_STORAGE_CLASS",
+    "the storage class of interns' disks; by default the cluster's",
+    env.text,
 )
 INTERN_CONTAINER_BASE = setting(
     "INTERN_CONTAINER_BASE", "what that image is built on; by default Python's", env.text

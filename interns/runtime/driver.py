@@ -308,6 +308,7 @@ class Driver(Agents, Protocol):
 BUILT_IN = {
     "process": "interns.runtime.process.ProcessDriver",
     "container": "interns.runtime.container.ContainerDriver",
+    "kubernetes": "interns.runtime.cluster.driver.KubernetesDriver",
 }
 
 
@@ -318,6 +319,7 @@ def _load_driver(path: str) -> Driver:
 
 
 def current_driver() -> Driver:
-    """The driver that `INTERN_RUNTIME` names: `process`, `container`, or an import path."""
+    """The driver that `INTERN_RUNTIME` names: `process`, `container`, `kubernetes`, or an
+    import path."""
     name: str = settings.INTERN_RUNTIME
     return _load_driver(BUILT_IN.get(name, name))

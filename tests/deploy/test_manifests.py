@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pytest
 import yaml
@@ -14,6 +15,7 @@ import yaml
 from gateway import settings
 from gateway.environment.section import Section
 from gateway.run.commands import PROCESSES
+from interns.runtime.cluster import objects as cluster
 from tests.support.debian import need, run
 from tests.support.manage import PROJECT
 
@@ -30,6 +32,8 @@ def list_settings() -> set[str]:
     names = set(compose["x-gateway"]["environment"])
     [of_pods] = yaml.safe_load_all((DEPLOY / "kubernetes" / "settings.yaml").read_text())
     names |= set(of_pods["data"])
+    overlay = (DEPLOY / "kubernetes-interns" / "kustomization.yaml").read_text()
+    names |= set(re.findall(r"/data/([A-Z_]+)", overlay))
     for unit in UNITS.glob("*.service"):
         for line in re.findall("^Environment=(.*)$", unit.read_text(), re.MULTILINE):
             names |= {pair.partition("=")[0] for pair in line.split()}
@@ -45,11 +49,11 @@ def list_processes() -> Iterator[str]:
     for service in yaml.safe_load((DEPLOY / "compose.yaml").read_text())["services"].values():
         if "GATEWAY_IMAGE" in service["image"]:
             yield from service["command"]
-    for file in (DEPLOY / "kubernetes").glob("*.yaml"):
+    for file in DEPLOY.glob("kubernetes*/*.yaml"):
         for document in yaml.safe_load_all(file.read_text()):
             template = document.get("spec", {}).get("template")
-            if template:
-                yield from template["spec"]["containers"][0]["args"]
+            for container in template["spec"]["containers"] if template else ():
+                yield from container["args"]
     for unit in UNITS.glob("*.service"):
         yield from re.findall(r"routing-gateway (\S+)$", unit.read_text(), re.MULTILINE)
 
@@ -95,15 +99,31 @@ def test_systemd_takes_the_units_and_finds_them_closed(tmp_path: Path) -> None:
         assert exposure <= EXPOSURE_MAX, (unit.name, exposure)
 
 
+def list_objects_of_interns() -> list[dict[str, Any]]:
+    """What the kubernetes driver makes of an intern."""
+    intern_id, boot_id = uuid4(), uuid4()
+    aliases = [{"ip": "10.0.0.1", "hostnames": ["web"]}]
+    pod = cluster.build_agent_pod(intern_id, boot_id, aliases=aliases)
+    owner = {"metadata": {**pod["metadata"], "uid": str(uuid4())}}
+    return [
+        *(pod, cluster.build_reader_pod(intern_id, boot_id, live_s=60)),
+        *(cluster.build_claim(intern_id), cluster.build_policy(intern_id)),
+        cluster.build_secret(intern_id, boot_id, owner, {}),
+    ]
+
+
 @pytest.mark.nightly
-def test_kubernetes_knows_every_object(tmp_path: Path) -> None:
+def test_kubernetes_knows_every_object(tmp_path: Path, settings: Any) -> None:
+    settings.INTERN_CONTAINER_IMAGE, settings.INTERN_EGRESS = "gateway", True
+    settings.INTERN_KUBERNETES_STORAGE_CLASS = "fast"
     need(kubectl="kubernetes-client")
+    objects = list_objects_of_interns()
+    for folder in ("kubernetes", "kubernetes-interns"):
+        objects += yaml.safe_load_all(run(["kubectl", "kustomize", DEPLOY / folder]))
     manifest = tmp_path / "gateway.yaml"
-    manifest.write_text(run(["kubectl", "kustomize", DEPLOY / "kubernetes"]))
     venv = tmp_path / "venv"
     run([sys.executable, "-m", "venv", venv])
     run([venv / "bin" / "pip", "install", "--quiet", "kubernetes-validate==1.37.0"])
-    objects: list[dict[str, Any]] = list(yaml.safe_load_all(manifest.read_text()))
     # The Prometheus operator's own is in no schema of Kubernetes.
     known = [each for each in objects if each["kind"] != "ServiceMonitor"]
     manifest.write_text(yaml.safe_dump_all(known))
@@ -113,4 +133,4 @@ def test_kubernetes_knows_every_object(tmp_path: Path) -> None:
         assert said.count(" passed ") == len(known), said
     kinds = {each["kind"] for each in objects}
     assert {"Deployment", "Job", "HorizontalPodAutoscaler", "PodDisruptionBudget"} <= kinds
-    assert {"NetworkPolicy", "ServiceMonitor"} <= kinds
+    assert {"NetworkPolicy", "ServiceMonitor", "Role", "Pod", "Secret"} <= kinds

@@ -1,0 +1,109 @@
+"""The Pods of all interns as this process last heard of them, kept up by one stream of changes."""
+
+import logging
+import os
+import threading
+from typing import Final
+from uuid import UUID
+
+from gateway.http.jsonio import JsonObject
+from interns.runtime.cluster.api import ClusterApi, ClusterFailed
+from interns.runtime.cluster.objects import AGENTS, BOOT_LABEL, name_object
+
+log = logging.getLogger("gateway.interns")
+# A connection that has died unheard is noticed after this long.
+_STREAM_S: Final = 60
+_PAUSE_S: Final = 2.0
+
+
+class PodWatch:
+    """What is there and runs is known without a question. Whatever else is asked for: news may be
+    late, and an end has to be certain."""
+
+    def __init__(self, api: ClusterApi) -> None:
+        self._api = api
+        self._pods: dict[str, JsonObject] | None = None
+        self._lock = threading.Lock()
+        self._process = 0
+        self._closed = threading.Event()
+
+    def find(self, intern_id: UUID, boot_id: UUID | None = None) -> JsonObject | None:
+        """The intern's Pod, of whichever boot; `boot_id` is the one that is expected. Raises
+        `ClusterFailed`."""
+        self._begin()
+        name, pods = name_object(intern_id), self._pods
+        found = pods.get(name) if pods is not None else None
+        if found is not None and runs(found):
+            boot = found["metadata"]["labels"][BOOT_LABEL]
+            if boot_id is None or boot == str(boot_id):
+                return found
+        return self._api.read("Pod", name)
+
+    def close(self) -> None:
+        self._closed.set()
+
+    def _begin(self) -> None:
+        """A process that was forked has no thread of its parent's."""
+        with self._lock:
+            if self._process != os.getpid():
+                self._process, self._pods = os.getpid(), None
+                threading.Thread(target=self._follow, name="pods", daemon=True).start()
+
+    def _follow(self) -> None:
+        while not self._closed.is_set():
+            try:
+                self._follow_once()
+            except ClusterFailed as error:
+                self._pods = None
+                log.warning("Changes of interns' Pods: %s", error)
+                self._closed.wait(_PAUSE_S)
+
+    def _follow_once(self) -> None:
+        """List, then apply changes for as long as the server remembers where it was."""
+        items, version = self._api.list_pods(AGENTS)
+        pods = self._pods = {pod["metadata"]["name"]: pod for pod in items}
+        while not self._closed.is_set():
+            for event in self._api.watch_pods(version, wait_s=_STREAM_S, selector=AGENTS):
+                pod = event["object"]
+                version = pod["metadata"]["resourceVersion"]
+                if event["type"] == "DELETED":
+                    pods.pop(pod["metadata"]["name"], None)
+                elif event["type"] != "BOOKMARK":
+                    pods[pod["metadata"]["name"]] = pod
+
+
+def runs(pod: JsonObject) -> bool:
+    """Whether its agent runs, as far as the cluster has heard, and nobody ends it."""
+    if "deletionTimestamp" in pod["metadata"] or find_end(pod) is not None:
+        return False
+    status = pod.get("status", {})
+    return status.get("phase") == "Running" and bool(status.get("podIP"))
+
+
+def find_end(pod: JsonObject) -> str | None:
+    """How its agent ended; None where it has not."""
+    status = pod.get("status", {})
+    for container in status.get("containerStatuses", ()):
+        ended = container.get("state", {}).get("terminated")
+        if ended:
+            why = ended.get("reason") or "it ended"
+            return f"the Pod ended: {why}, status {ended.get('exitCode', 'unknown')}"
+    if status.get("phase") in ("Failed", "Succeeded"):
+        return f"the Pod ended: {status.get('reason') or status['phase']}"
+    return None
+
+
+def find_hindrance(pod: JsonObject) -> str:
+    """Why it does not run yet."""
+    status = pod.get("status", {})
+    if "deletionTimestamp" in pod["metadata"]:
+        return "the Pod is being deleted"
+    containers = (*status.get("initContainerStatuses", ()), *status.get("containerStatuses", ()))
+    for container in containers:
+        waiting = container.get("state", {}).get("waiting", {})
+        if waiting.get("reason") not in (None, "ContainerCreating", "PodInitializing"):
+            return f"the Pod waits: {waiting['reason']} {waiting.get('message', '')}".strip()
+    for condition in status.get("conditions", ()):
+        if condition.get("type") == "PodScheduled" and condition.get("status") == "False":
+            return f"the Pod has no node: {condition.get('message', '')}"
+    return f"the Pod is {status.get('phase', 'new')}"

@@ -1,0 +1,312 @@
+"""The kubernetes driver against a cluster of the tests: the conformance suite, and what only a
+cluster has. It has not run on a real one."""
+
+import base64
+import io
+import json
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+import pytest
+
+from routing.simulator.testing import SimulatedUpstream
+from tests.interns import cluster_node
+from tests.interns.cluster import Cluster
+from tests.interns.runtime import test_conformance as conformance
+from tests.interns.runtime.bench import Bench, calls, until
+
+if TYPE_CHECKING:
+    from interns.runtime.cluster.driver import KubernetesDriver
+
+pytest.importorskip("kubernetes", reason="the extra kubernetes is not installed")
+
+LOOK = """
+touch /usr/x 2>&1
+touch /run/gateway/door/x 2>&1
+cat /run/orders/orders.json 2>&1
+env | grep -c sk-simulated
+grep CapEff /proc/self/status
+ls /run/gateway/inside
+"""
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(prefix="k") as folder:
+        yield Path(folder)
+
+
+@pytest.fixture
+def cluster(folder: Path, request: pytest.FixtureRequest) -> Iterator[Cluster]:
+    from routing.tools.sandbox import bubblewrap
+
+    node = cluster_node.Node(folder) if hasattr(request, "param") else None
+    if node and not bubblewrap.is_available():
+        pytest.skip(f"no sandbox here: {bubblewrap.isolation().reason}")
+    cluster = Cluster(folder, node)
+    cluster.start()
+    yield cluster
+    cluster.stop()
+
+
+@pytest.fixture
+def driver(cluster: Cluster, settings: Any, runtime_home: Path) -> Iterator["KubernetesDriver"]:
+    from interns.runtime.cluster.driver import KubernetesDriver
+
+    settings.INTERN_KUBERNETES_CONFIG = cluster.config
+    settings.INTERN_CONTAINER_IMAGE = "registry.example/gateway:1"
+    driver = KubernetesDriver()
+    yield driver
+    driver.close()
+
+
+@pytest.fixture
+def bench(driver: "KubernetesDriver", simulator: SimulatedUpstream) -> Iterator[Bench]:
+    bench = Bench(driver, simulator, f"intern-{uuid4().hex}")
+    yield bench
+    bench.clear()
+
+
+def runs_pods(test: Any) -> Any:
+    """For a test whose Pods really run."""
+    with_node = pytest.mark.parametrize("cluster", ["node"], indirect=True)
+    return with_node(pytest.mark.thorough(pytest.mark.timeout(300)(test)))
+
+
+@runs_pods
+@pytest.mark.parametrize(
+    "holds",
+    [
+        conformance.test_a_life,
+        conformance.test_files_and_sessions_stay,
+        conformance.test_questions,
+        conformance.test_steering_and_cancelling,
+    ],
+)
+def test_it_conforms(bench: Bench, holds: Any) -> None:
+    holds(bench)
+
+
+@runs_pods
+def test_what_commands_find_inside(bench: Bench, cluster: Cluster) -> None:
+    plan, _ = bench.boot()
+    bench.says(calls("run_shell", command=LOOK), {"text": "Done."})
+    bench.turn(plan, "Look")
+    found = next(bench.results())
+    assert found.count("Read-only file system") == 2
+    assert "orders.json: No such file" in found
+    assert "\n0\n" in found
+    assert "CapEff:\t0000000000000000" in found
+    assert "config.json" not in found
+
+
+def names_of(cluster: Cluster) -> dict[str, list[str]]:
+    kinds = ("pods", "secrets", "persistentvolumeclaims", "networkpolicies")
+    return {kind: cluster.names(kind) for kind in kinds}
+
+
+def test_what_an_intern_is_and_what_is_left_of_it(bench: Bench, cluster: Cluster) -> None:
+    plan = bench.plan()
+    runtime = bench.driver.start(plan)
+    name = f"intern-{plan.intern_id}"
+    secret = f"{name}-{plan.boot_id.hex[:12]}"
+    whole = {key: [name] for key in ("pods", "persistentvolumeclaims", "networkpolicies")}
+    assert names_of(cluster) == {**whole, "secrets": [secret]}
+    pod = cluster.find("pods", name)
+    assert pod is not None
+    assert pod["metadata"]["labels"]["routing-gateway/boot"] == str(plan.boot_id)
+    assert runtime.facts["uid"] == pod["metadata"]["uid"]
+    # The key is in the Secret alone, and that goes with the Pod.
+    orders = cluster.find("secrets", secret)
+    assert orders is not None
+    assert [o["uid"] for o in orders["metadata"]["ownerReferences"]] == [pod["metadata"]["uid"]]
+    told = json.loads(base64.b64decode(orders["data"]["orders.json"]))
+    assert told["api_key"] == plan.api_key
+    for secret_word in (plan.api_key, told["agent"]["token"]):
+        assert secret_word not in json.dumps(pod)
+    mounts = {
+        c["name"]: {m["name"] for m in c["volumeMounts"]}
+        for c in (*pod["spec"]["initContainers"], *pod["spec"]["containers"])
+    }
+    assert "orders" in mounts["door"]
+    assert "orders" not in mounts["agent"]
+
+    # Stopped, the disk stays; destroyed, nothing does.
+    assert bench.driver.stop(plan.intern_id)
+    assert names_of(cluster) == {**whole, "pods": [], "secrets": []}
+    assert bench.driver.has_disk(plan.intern_id)
+    bench.driver.start(bench.plan(plan.intern_id))
+    bench.driver.destroy(plan.intern_id)
+    assert names_of(cluster) == {key: [] for key in (*whole, "secrets")}
+    assert not bench.driver.has_disk(plan.intern_id)
+
+
+def test_a_later_boot_waits_for_the_end_of_the_one_before(
+    bench: Bench, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from interns.runtime.cluster import driver as module
+    from interns.runtime.driver import RuntimeFailed, StopFailed
+
+    first = bench.plan()
+    bench.driver.start(first)
+    name = f"intern-{first.intern_id}"
+    cluster.lost.add(name)
+    monkeypatch.setattr(module, "END_S", -7.5)
+    with pytest.raises(StopFailed, match="its node may be gone"):
+        bench.driver.stop(first.intern_id)
+    with pytest.raises(RuntimeFailed):
+        bench.driver.start(bench.plan(first.intern_id))
+    [pod] = [o for o in cluster.created if o["kind"] == "Pod"]
+    # Nothing was ended by force, and nothing began beside it.
+    now = cluster.find("pods", name)
+    assert now is not None
+    assert now["metadata"]["uid"] == pod["metadata"]["uid"]
+    assert now["metadata"]["deletionGracePeriodSeconds"] >= 1
+
+    cluster.lost.clear()
+    cluster.end_pod(name)
+    later = bench.plan(first.intern_id)
+    bench.driver.start(later)
+    # Whoever means the earlier boot ends nothing.
+    assert not bench.driver.stop(first.intern_id, boot_id=first.boot_id)
+    assert [r.boot_id for r in bench.driver.runtimes()] == [later.boot_id]
+
+
+def test_two_that_begin_at_once_are_one(bench: Bench, cluster: Cluster) -> None:
+    from interns.runtime.cluster import objects
+    from interns.runtime.driver import StartFailed
+
+    plan = bench.plan()
+    driver: Any = bench.driver
+    other_boot = uuid4()
+    other = objects.build_agent_pod(plan.intern_id, other_boot)
+    looked = driver.stop
+
+    def begin_other(*given: Any, **more: Any) -> bool:
+        stopped: bool = looked(*given, **more)
+        cluster.create("pods", other)
+        return stopped
+
+    driver.stop = begin_other
+    with pytest.raises(StartFailed, match="another runtime"):
+        driver.start(plan)
+    driver.stop = looked
+    # The other one has no orders, as one whose worker died: it is not adopted, but replaced.
+    same = bench.plan(plan.intern_id, boot_id=other_boot)
+    driver.start(same)
+    assert len(cluster.names("secrets")) == 1
+
+
+def test_a_secret_that_cannot_be_made_leaves_no_pod(bench: Bench, cluster: Cluster) -> None:
+    from interns.runtime.driver import StartFailed
+
+    cluster.refused["POST secrets"] = 403
+    with pytest.raises(StartFailed, match="403: as the test wants it"):
+        bench.driver.start(bench.plan())
+    assert cluster.names("pods") == []
+
+
+def test_changes_are_heard_and_not_asked_for(bench: Bench, cluster: Cluster) -> None:
+    driver: Any = bench.driver
+    plan = bench.plan()
+    driver.start(plan)
+    name = f"intern-{plan.intern_id}"
+    found = driver.find_agent(plan.intern_id)
+    assert (found.address.host, found.address.port) == ("127.77.0.1", 8700)
+
+    def asks() -> int:
+        """Reads of the Pod that finding it took."""
+        before = cluster.requests.count(("GET", f"pods/{name}"))
+        assert driver.find_agent(plan.intern_id).address.host
+        return cluster.requests.count(("GET", f"pods/{name}")) - before
+
+    assert until(lambda: asks() == 0)
+    # A server that has forgotten where it was, and one whose streams end, are listed anew.
+    for break_off in (cluster.forget_history, cluster.close_streams):
+        break_off()
+        cluster.set_status(name, podIP="127.77.0.2")
+        assert until(lambda: driver.find_agent(plan.intern_id).address.host == "127.77.0.2")
+        cluster.set_status(name, podIP="127.77.0.1")
+        assert until(lambda: driver.find_agent(plan.intern_id).address.host == "127.77.0.1")
+        assert until(lambda: asks() == 0)
+    # An end is certain, and says why.
+    ended = {"terminated": {"exitCode": 137, "reason": "OOMKilled"}}
+    cluster.set_status(name, phase="Failed", containerStatuses=[{"name": "agent", "state": ended}])
+    assert until(lambda: driver.health(plan.intern_id).exited)
+    assert "OOMKilled, status 137" in driver.health(plan.intern_id).detail
+    assert driver.find_agent(plan.intern_id) is None
+    assert driver.runtimes() == []
+
+
+@pytest.mark.parametrize(
+    ("status", "detail"),
+    [
+        (
+            {"conditions": [{"type": "PodScheduled", "status": "False", "message": "no memory"}]},
+            "no node: no memory",
+        ),
+        (
+            {
+                "containerStatuses": [
+                    {"name": "agent", "state": {"waiting": {"reason": "ImagePullBackOff"}}}
+                ]
+            },
+            "ImagePullBackOff",
+        ),
+        ({"reason": "Evicted", "phase": "Failed"}, "Evicted"),
+    ],
+)
+def test_why_one_does_not_run(
+    bench: Bench, cluster: Cluster, status: dict[str, Any], detail: str
+) -> None:
+    plan = bench.plan()
+    bench.driver.start(plan)
+    cluster.set_status(f"intern-{plan.intern_id}", **{"phase": "Pending", **status})
+    assert until(lambda: detail in bench.driver.health(plan.intern_id).detail)
+
+
+def test_a_cluster_that_does_not_answer(bench: Bench, cluster: Cluster) -> None:
+    from interns.runtime.driver import ArchiveFailed, RuntimeFailed, StartFailed, StopFailed
+
+    plan = bench.plan()
+    bench.driver.start(plan)
+    for command in ("GET", "POST", "DELETE"):
+        for plural in ("pods", "secrets", "persistentvolumeclaims", "networkpolicies"):
+            cluster.refused[f"{command} {plural}"] = 503
+    with pytest.raises(StartFailed):
+        bench.driver.start(plan)
+    with pytest.raises(StopFailed):
+        bench.driver.stop(plan.intern_id)
+    with pytest.raises(RuntimeFailed):
+        bench.driver.runtimes()
+    with pytest.raises(ArchiveFailed):
+        bench.driver.restore(plan.intern_id, io.BytesIO())
+    # Nobody can tell, so it has not ended.
+    health = bench.driver.health(uuid4())
+    assert (health.ok, health.exited) == (False, False)
+    assert bench.driver.log_tail(plan.intern_id) == []
+    cluster.refused.clear()
+
+
+def test_an_image_has_to_be_named(bench: Bench, settings: Any) -> None:
+    from interns.runtime.driver import ImageUnavailable
+
+    settings.INTERN_CONTAINER_IMAGE = ""
+    with pytest.raises(ImageUnavailable):
+        bench.driver.start(bench.plan())
+
+
+def test_the_door_of_an_intern(settings: Any) -> None:
+    from interns.runtime.cluster.objects import build_policy
+
+    closed = build_policy(uuid4())["spec"]
+    settings.INTERN_EGRESS = True
+    opened = build_policy(uuid4())["spec"]
+    # Closed, not even names are asked for.
+    [web] = closed["egress"]
+    assert web["ports"] == [{"protocol": "TCP", "port": "http"}]
+    assert closed["ingress"][0]["ports"] == [{"protocol": "TCP", "port": 8700}]
+    assert "169.254.0.0/16" in opened["egress"][-1]["to"][0]["ipBlock"]["except"]
