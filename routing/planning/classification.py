@@ -6,6 +6,7 @@ request that it is made for. Whatever becomes of it, that request goes on.
 
 import logging
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
@@ -21,7 +22,7 @@ from routing.formats.plugins import CLASSIFIER_MS
 from routing.guarding.filters import apply_filters
 from routing.planning.admission_errors import build_refusal
 from routing.planning.candidates import CHOSEN_MODEL, find_auto_plugin, resolve
-from routing.planning.pipeline import Planning, admit
+from routing.planning.pipeline import Planning, admit, refuse_by_plugins
 from routing.serving.decisions.answer import answer_decisions
 from routing.serving.decisions.plan import DecisionPlan
 from routing.tools.model_calls import format_transcript
@@ -44,10 +45,13 @@ class _Verdict(NamedTuple):
     cost_nano: int
 
 
-def classify_prompt(request: HttpRequest, planning: Planning) -> None:
+def classify_prompt(
+    request: HttpRequest, planning: Planning, *, is_answered: Callable[[], bool]
+) -> None:
     """Let the classifier of the request's router choose the model that is tried first. A
     conversation that keeps its model is not classified again, and what external guards may keep
-    back is not classified at all: they look at it later.
+    back is not classified at all: they look at it later. Nor is what needs no model, because it
+    `is_answered`; plugins would have to do their work twice for that to be known.
 
     Raises the `GatewayError` with which the request would be refused anyway, or that its worker is
     stopping, and no other.
@@ -60,8 +64,11 @@ def classify_prompt(request: HttpRequest, planning: Planning) -> None:
     guards = () if guard is None else guard.external_guards
     if any(each.guard.acts and each.guard.looks_at("input") for each in guards):
         return
+    refuse_by_plugins(planning)
     if planning.refuse_early is not None:
         planning.refuse_early(planning)
+    if not planning.plugins and is_answered():
+        return
     began, verdict, error_type = time.monotonic(), None, None
     try:
         verdict = _ask(request, planning, classifier)

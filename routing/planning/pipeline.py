@@ -72,7 +72,7 @@ class Planning:
 
     `refuse_early` raises what a request would be refused with whatever its plan is. `classify` asks
     the classifier of its router, where it may have one. `blocked` makes the error of what
-    guardrails or plugins keep back.
+    guardrails or plugins keep back, `passed` is the last body that plugins let pass.
     """
 
     caller: Caller
@@ -85,6 +85,7 @@ class Planning:
     asked: ResolvedRequest = field(init=False)
     plugins: tuple[Plugin, ...] = ()
     plugin_context: PluginContext | None = None
+    passed: JsonObject | None = None
     stages: list[JsonObject] = field(default_factory=list)
     blocked: Callable[[], GatewayError] | None = None
     loop: Loop | None = None
@@ -180,10 +181,8 @@ def plan_request(planning: Planning) -> None:
         result = apply_filters(planning.chat, guard.filters, planning.caller.account_id)
         planning.chat, planning.blocked = result.chat, result.refusal
         planning.stages += result.stages
-    for plugin in planning.plugins:
-        if planning.blocked is None:
-            assert planning.plugin_context is not None
-            planning.blocked = plugin.find_refusal(planning.chat, planning.plugin_context)
+    if planning.plugins and planning.blocked is None:
+        planning.blocked = _ask_plugins(planning, planning.chat)
     if planning.chat.server_tools:
         planning.chat, planning.loop = equip_request(planning.chat)
     if planning.stages or planning.loop is not None:
@@ -211,15 +210,45 @@ def _reshape(planning: Planning) -> None:
     chat, models = planning.chat, planning.asked.resolution.models
     if chat.native_tools and models and not _is_spoken(planning):
         chat = search_here(chat)
-    context = PluginContext(planning.caller, models, planning.deadline)
-    if planning.refuse_early is not None:
-        context = replace(context, refuse=partial(planning.refuse_early, copy(planning)))
-    planning.plugin_context = context
+    planning.plugin_context = context = _build_plugin_context(planning)
     for plugin in planning.plugins:
         chat = plugin.change_request(chat, context)
     if chat is not planning.chat:
         planning.chat = chat
         planning.asked = resolve(chat, planning.caller, region=planning.region)
+
+
+def _build_plugin_context(planning: Planning) -> PluginContext:
+    models = planning.asked.resolution.models
+    context = PluginContext(planning.caller, models, planning.deadline)
+    if planning.refuse_early is None:
+        return context
+    return replace(context, refuse=partial(planning.refuse_early, copy(planning)))
+
+
+def _ask_plugins(planning: Planning, chat: ChatRequest) -> Callable[[], GatewayError] | None:
+    """What makes the error of a request that a plugin keeps back. They are asked once of the same
+    words."""
+    if chat.body == planning.passed:
+        return None
+    context = planning.plugin_context or _build_plugin_context(planning)
+    for plugin in planning.plugins:
+        refusal = plugin.find_refusal(chat, context)
+        if refusal is not None:
+            return refusal
+    planning.passed = chat.body
+    return None
+
+
+def refuse_by_plugins(planning: Planning) -> None:
+    """Before somebody is paid for a request: raise what its plugins would keep it back with, which
+    see it as content filters leave it."""
+    chat, guard, blocked = planning.chat, planning.caller.guard, None
+    if planning.plugins and guard is not None and guard.filters:
+        result = apply_filters(chat, guard.filters, planning.caller.account_id)
+        chat, blocked = result.chat, result.refusal
+    if planning.plugins and (refusal := blocked or _ask_plugins(planning, chat)) is not None:
+        raise refusal()
 
 
 def _is_spoken(planning: Planning) -> bool:

@@ -76,8 +76,7 @@ class AnswerReuse:
         request has to make it, perhaps for others too. `headers` are those of any answer."""
         clears = self._wish is not None and self._wish.clears
         if self._wish is not None and not clears:
-            stored = find(self._name)
-            entry = None if stored is None else unpack_entry(stored, self._name)
+            entry = self.find_stored()
             if entry is not None:
                 status = {
                     "X-Router-Cache-Status": "HIT",
@@ -94,6 +93,11 @@ class AnswerReuse:
             self._put(entry._replace(ttl_s=self._wish.ttl_s))
         status = {"X-Router-Cache-Status": "SHARED"}
         return _answer_from_cache(self._progress, entry, headers | status)
+
+    def find_stored(self) -> Entry | None:
+        """The answer in the cache."""
+        stored = find(self._name)
+        return None if stored is None else unpack_entry(stored, self._name)
 
     def _await_flights(self) -> Entry | None:
         """The answer of the same request under way. Where there is none, others wait for this
@@ -210,6 +214,16 @@ def start_reuse(
     if not all(is_small(each, chars_max) for each in bodies):
         return None
     return AnswerReuse(progress, wish, body)
+
+
+def has_stored_answer(progress: RequestProgress, body: JsonObject) -> bool:
+    """Whether the response cache answers a request, which is only planned and does not go on."""
+    Attempts(progress).end_probe()
+    wish = progress.context.cache_options
+    if wish is None or wish.clears or progress.context.refusal is not None:
+        return False
+    reuse = start_reuse(progress, wish, body)
+    return reuse is not None and reuse.find_stored() is not None
 
 
 def _answer_from_cache(

@@ -52,7 +52,7 @@ from routing.serving.request.context import RequestProgress
 from routing.serving.request.process import Slot, now, slots
 from routing.serving.settlement.records import write_trace
 from routing.serving.settlement.router_metadata import router_metadata
-from routing.views.answer_reuse import AnswerReuse, start_reuse
+from routing.views.answer_reuse import AnswerReuse, has_stored_answer, start_reuse
 from routing.views.once import answer_once
 from routing.views.openapi.chat import describe_chat
 from routing.views.openapi.decisions import describe_decisions, describe_systemone
@@ -110,7 +110,10 @@ class InferenceViewSet(LeanViewSet):
                 body,
                 format=self.caller_format,
                 chosen_id=generation_id,
-                classify=classify_prompt,
+                classify=partial(
+                    classify_prompt,
+                    is_answered=partial(self._is_answered, request, caller, body),
+                ),
             )
             # However the request ends, it is under way no more.
             slot.on_release = partial(end_places, progress)
@@ -205,6 +208,9 @@ class InferenceViewSet(LeanViewSet):
             return EventStream(stream, [stream.close, slot.release], headers=headers)
         ends = [stream.close, slot.release, reuse.store]
         return EventStream(reuse.record_pieces(stream), ends, headers=headers)
+
+    def _is_answered(self, request: HttpRequest, caller: Caller, body: JsonObject) -> bool:
+        return has_stored_answer(admit(request, caller, body, format=self.caller_format), body)
 
     def _complete_error(self, progress: RequestProgress, error: GatewayError) -> None:
         """Add the generation id and routing metadata to an error, once routing has begun."""

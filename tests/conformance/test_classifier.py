@@ -1,11 +1,13 @@
 """A decision that chooses the model of `router/auto`: what is asked, what follows, who pays."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from tests.conformance.desk import Desk, exact, nano, saying
+from tests.conformance.desk import Desk, changed_workspace, exact, nano, saying
 from tests.conformance.guarded import set_guardrail
+from tests.support.moderating import FORBIDDEN
 
 JUDGE, CODER, TALKER = "typesafe/jev-1.13", "acme/solo", "acme/text"
 CLASSES = {
@@ -116,6 +118,24 @@ def test_nobody_classifies_what_guards_may_keep_back(desk: Desk) -> None:
         _, told = ask(desk, **routed())
         asked = [name for each in list_decisions(desk)[before:] for name in each["questions"]]
         assert (asked, told is None) == (names, action == "block")
+
+
+def test_nobody_classifies_what_moderation_keeps_back_or_the_cache_answers(desk: Desk) -> None:
+    plugins = [*routed()["plugins"], {"id": "moderation"}]
+    asked: dict[str, Any] = routed() | {"messages": saying(FORBIDDEN), "plugins": plugins}
+    desk.refused(403, "content_policy_violation", **asked)
+    changed_workspace(desk, response_cache=True)
+    ask(desk, **routed())
+    # Another key, whose conversation it is not.
+    given = {"name": "another", "workspace_id": desk.account.workspace_id}
+    key = desk.manage("POST", "/keys", given).json()["key"]
+    other = replace(desk, account=replace(desk.account, api_key=key))
+    answers = [desk.post(**routed()), other.post(**routed())]
+    assert [each.status_code for each in answers] == [200, 200], [each.text for each in answers]
+    assert [each.headers["X-Router-Cache-Status"] for each in answers] == ["HIT", "HIT"]
+    assert len(list_decisions(desk)) == 1
+    other.ok(**routed() | {"messages": saying("Good evening")})
+    assert len(list_decisions(desk)) == 2
 
 
 def test_no_half_of_a_secret_is_classified(desk: Desk) -> None:
