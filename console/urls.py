@@ -40,6 +40,7 @@ urlpatterns = [
     path("console/interns", interns.show_interns, name="interns"),
     path("console/interns/new", interns.make_intern, name="new_intern"),
     path("console/interns/<uuid:intern_id>", interns.show_intern, name="intern"),
+    path("console/interns/<uuid:intern_id>/change", interns.change_intern, name="change_intern"),
     path("console/interns/<uuid:intern_id>/operate", interns.operate_intern, name="operate_intern"),
     path("console/models", models.show_models, name="models"),
     path("console/compare-models", models.show_comparison, name="compare_models"),

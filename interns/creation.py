@@ -48,12 +48,14 @@ class NewIntern:
     instructions: str | None = None
     provision: bool = False
     vault_id: UUID | None = None
+    # The console names one; bodies of the API do so later.
+    model: str | None = None
 
     def body_hash(self) -> str:
         """SHA-256 of the fields; the order and spaces of the body do not change it."""
         vault = None if self.vault_id is None else str(self.vault_id)
         said = [self.name, self.description, self.instructions, self.provision, vault]
-        return sha256(dumps(said)).hexdigest()
+        return sha256(dumps([*said, self.model] if self.model else said)).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,6 +180,7 @@ def _build_row(
         name=fields.name,
         description=fields.description,
         instructions=fields.instructions,
+        model=fields.model,
         attached_vault_id=fields.vault_id,
         status_since=now,
         created_at=now,

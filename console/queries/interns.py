@@ -189,7 +189,15 @@ class InternMove(NamedTuple):
         source, target = self.row.from_status, self.row.to_status
         if source == target:
             return target.replace("_", " ")
-        return f"{source or 'nothing'} → {target or 'gone'}".replace("_", " ")
+        return f"{source or 'made'} → {target or 'gone'}".replace("_", " ")
+
+    @property
+    def why(self) -> str:
+        """The reason; of a step of its boot, what is done in it."""
+        kind, _, number = self.row.why.partition(" ")
+        if kind == "step" and number.isdecimal() and 0 < int(number) <= len(STEPS):
+            return STEPS[int(number) - 1]
+        return drop_code(self.row.why)
 
 
 def build_moves(rows: Sequence[InternTransition]) -> list[InternMove]:
@@ -199,6 +207,8 @@ def build_moves(rows: Sequence[InternTransition]) -> list[InternMove]:
     for row in rows:
         # `user_1 with key 3` is told as `ada with key 3`.
         public_id, _, rest = row.by.partition(" ")
+        if public_id == "worker":
+            public_id, rest = "the gateway", rest.partition(" ")[2]
         name = names.get(public_id, public_id)
         moves.append(InternMove(row, f"{name} {rest}".strip()))
     return moves

@@ -1,6 +1,6 @@
 """Keys of a view with what they spent, and where somebody may make one."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Final, NamedTuple
 from uuid import UUID
@@ -143,6 +143,12 @@ def list_workspaces_for_keys(scope: Scope) -> list[Workspace]:
         )
         rows = rows.filter(Q(is_default=True) | Q(pk__in=own.values("workspace")))
     return list(rows.order_by("-is_default", "name"))
+
+
+def choose_workspace(scope: Scope, workspaces: Sequence[Workspace]) -> Workspace | None:
+    """The one that the view shows, else the first."""
+    shown = (each for each in workspaces if str(each.pk) == scope.view.value)
+    return next(shown, workspaces[0] if workspaces else None)
 
 
 def find_own_workspace(seen: Scope, workspace_id: str) -> tuple[Scope, Workspace]:

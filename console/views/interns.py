@@ -5,9 +5,7 @@ from typing import Any, Final
 from urllib.parse import urlencode
 from uuid import UUID
 
-from django import forms
 from django.contrib import messages
-from django.core.validators import RegexValidator
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import reverse
 from django.views.decorators.http import require_POST
@@ -15,6 +13,7 @@ from django.views.decorators.http import require_POST
 from accounts.caller import read_caller
 from accounts.keystring import hash_key
 from accounts.models import Account
+from console.forms.intern import InternForm, NewInternForm
 from console.listing import Filter, Listing
 from console.page import PageContext, keep_query, page, render_page
 from console.playground_keys import find_playground_key
@@ -24,20 +23,18 @@ from console.queries.interns import (
     InternMove,
     build_cards,
     build_moves,
-    drop_code,
     find_intern,
     list_board,
     select_interns,
 )
-from console.queries.keys import is_member, list_workspaces_for_keys
+from console.queries.keys import is_member
+from console.queries.models import list_permitted_models
 from console.scope import Scope
 from console.table import Column
 from console.words import Badge
 from interns import operations
-from interns.creation import NewIntern, create_intern
+from interns.creation import create_intern
 from interns.models import ChatRun, Intern, Status
-from interns.models.intern import DESCRIPTION_CHARS_MAX, INSTRUCTIONS_CHARS_MAX, NAME_CHARS_MAX
-from interns.views.schemas.intern import NAME_CHARS_MIN, NAME_PATTERN
 
 _FIELDS: Final = {"name": "name", "status": "status", "since": "status_since", "made": "created_at"}
 COLUMNS: Final = (
@@ -57,46 +54,9 @@ _RUN_TONES: Final = {ChatRun.State.COMPLETED: "good", ChatRun.State.FAILED: "bad
 MOVES: Final = (
     Column("Time", lambda move: move.row.at, "time", order="time"),
     Column("What", lambda move: move.words),
-    Column("Why", lambda move: drop_code(move.row.why)[:200]),
+    Column("Why", lambda move: move.why[:200]),
     Column("By", lambda move: move.by, detail=True),
 )
-_NAME_HELP: Final = "Small letters and digits, with single hyphens between, such as notes-2."
-
-
-class NewInternForm(forms.Form):
-    """What a new intern is made of."""
-
-    name = forms.CharField(
-        label="Name",
-        min_length=NAME_CHARS_MIN,
-        max_length=NAME_CHARS_MAX,
-        validators=[RegexValidator(NAME_PATTERN, _NAME_HELP)],
-        help_text=_NAME_HELP,
-    )
-    workspace = forms.ChoiceField(label="Workspace")
-    description = forms.CharField(
-        label="What it is for", required=False, max_length=DESCRIPTION_CHARS_MAX
-    )
-    instructions = forms.CharField(
-        label="Standing instructions",
-        required=False,
-        max_length=INSTRUCTIONS_CHARS_MAX,
-        widget=forms.Textarea(attrs={"rows": 5}),
-    )
-
-    def __init__(self, scope: Scope, *args: Any, **options: Any) -> None:
-        super().__init__(*args, **options)
-        self.workspaces = {str(each.pk): each for each in list_workspaces_for_keys(scope)}
-        choices = [(pk, workspace.name) for pk, workspace in self.workspaces.items()]
-        self.fields["workspace"].choices = choices  # type: ignore[attr-defined]  # It is a choice.
-
-    def read(self) -> NewIntern:
-        return NewIntern(
-            name=self.cleaned_data["name"],
-            description=self.cleaned_data["description"],
-            instructions=self.cleaned_data["instructions"] or None,
-            provision=True,
-        )
 
 
 @page
@@ -139,6 +99,7 @@ def make_intern(request: HttpRequest, page: PageContext) -> HttpResponse:
     form = NewInternForm(page.scope, request.POST if request.method == "POST" else None)
     if request.method != "POST" or not form.is_valid():
         context = {"title": "New intern", "nav": "Interns", "form": form}
+        context["models"] = list_permitted_models(page.scope.account)
         status = 400 if form.is_bound else 200
         return render_page(request, page, "console/new_intern.html", context, status=status)
     workspace = form.workspaces[form.cleaned_data["workspace"]]
@@ -153,31 +114,56 @@ def make_intern(request: HttpRequest, page: PageContext) -> HttpResponse:
 
 @page
 def show_intern(request: HttpRequest, page: PageContext, intern_id: UUID) -> HttpResponse:
-    detail = find_intern(page.scope, intern_id, page.now)
-    is_part = request.GET.get("part") == "now"
-    question = detail.question
-    session_id, turns = None, None
-    if detail.may_talk and not is_part:
-        session_id = detail.find_session(request.GET.get("session"))
-        turns = detail.read_turns(session_id) if session_id else []
+    return _render(request, page, find_intern(page.scope, intern_id, page.now))
+
+
+@require_POST
+@page
+def change_intern(request: HttpRequest, page: PageContext, intern_id: UUID) -> HttpResponse:
+    """Say what it is for, which model it asks and what it always keeps in mind."""
+    detail = _find_editable(page, intern_id)
+    form = InternForm(request.POST)
+    if not form.is_valid():
+        return _render(request, page, detail, form)
+    operations.update_intern(intern_id, form.read_changes())
+    messages.success(
+        request, "Saved. It holds from its next boot: suspend and resume one that runs."
+    )
+    return HttpResponseRedirect(_link(detail.intern))
+
+
+def _render(
+    request: HttpRequest, page: PageContext, detail: InternDetail, wrong: InternForm | None = None
+) -> HttpResponse:
+    """The page of an intern, or what it does now; `wrong` is a form that was not saved."""
+    intern = detail.intern
+    context = {"title": intern.name, "detail": detail, "intern": intern, "card": detail.card}
+    if request.GET.get("part") == "now":
+        return render_page(request, page, "console/parts/intern_now.html", context)
     listings = _list_turns(request, detail), _list_moves(request, detail)
     for listing in listings:
         if listing.is_csv:
             return listing.respond()
-    context = {
+    session_id, turns, question = None, None, None
+    if detail.may_talk:
+        session_id = detail.find_session(request.GET.get("session"))
+        turns = detail.read_turns(session_id) if session_id else []
+        question = detail.question
+    fields = ("description", "model", "instructions")
+    form = wrong or InternForm(initial={name: getattr(intern, name) for name in fields})
+    context |= {
+        "nav": "Interns",
         "runs": listings[0],
         "moves": listings[1],
-        "title": detail.intern.name,
-        "nav": "Interns",
-        "detail": detail,
-        "intern": detail.intern,
-        "card": detail.card,
         "may_write": _may_write(detail.scope.account) and detail.may_edit,
+        "form": form,
+        "is_wrong": wrong is not None,
+        "models": list_permitted_models(detail.scope.account),
         "turns": turns,
         "talk": {
             "session": session_id,
-            "intern": str(detail.intern.pk),
-            "workspace": str(detail.intern.workspace_id),
+            "intern": str(intern.pk),
+            "workspace": str(intern.workspace_id),
             "question": question
             and {
                 "id": question.tool_call_id,
@@ -186,8 +172,8 @@ def show_intern(request: HttpRequest, page: PageContext, intern_id: UUID) -> Htt
             },
         },
     }
-    template = "console/parts/intern_now.html" if is_part else "console/intern.html"
-    return render_page(request, page, template, context)
+    status = 400 if wrong else 200
+    return render_page(request, page, "console/intern.html", context, status=status)
 
 
 def _list_turns(request: HttpRequest, detail: InternDetail) -> Listing[ChatRun]:
@@ -235,9 +221,7 @@ def _list_moves(request: HttpRequest, detail: InternDetail) -> Listing[InternMov
 @page
 def operate_intern(request: HttpRequest, page: PageContext, intern_id: UUID) -> HttpResponse:
     """Provision, suspend or delete it."""
-    detail = find_intern(page.scope, intern_id, page.now)
-    if not (_may_write(detail.scope.account) and detail.may_edit):
-        raise Http404
+    detail = _find_editable(page, intern_id)
     intern, by = detail.intern, f"{page.scope.user.username} in the console"
     wanted = request.POST.get("operation")
     if wanted == "provision":
@@ -255,6 +239,13 @@ def operate_intern(request: HttpRequest, page: PageContext, intern_id: UUID) -> 
     else:
         raise Http404
     return HttpResponseRedirect(_link(intern))
+
+
+def _find_editable(page: PageContext, intern_id: UUID) -> InternDetail:
+    detail = find_intern(page.scope, intern_id, page.now)
+    if not (_may_write(detail.scope.account) and detail.may_edit):
+        raise Http404
+    return detail
 
 
 def _may_write(account: Account) -> bool:

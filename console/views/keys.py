@@ -29,6 +29,7 @@ from console.queries.budgets import read_key_limit
 from console.queries.keys import (
     NEWEST_FIRST,
     KeyRow,
+    choose_workspace,
     find_key,
     is_member,
     list_keys,
@@ -132,9 +133,12 @@ class NewKeyForm(LimitForm):
 
     def __init__(self, scope: Scope, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
-        self.workspaces = {str(each.pk): each for each in list_workspaces_for_keys(scope)}
+        rows = list_workspaces_for_keys(scope)
+        self.workspaces = {str(each.pk): each for each in rows}
         choices = [(pk, workspace.name) for pk, workspace in self.workspaces.items()]
         self.fields["workspace"].choices = choices  # type: ignore[attr-defined]  # It is a choice.
+        chosen = choose_workspace(scope, rows)
+        self.fields["workspace"].initial = chosen and str(chosen.pk)
         self._scope = scope
         self.creator: User | None = None
         # What the person's keys have there at most, by the workspace's name.

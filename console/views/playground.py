@@ -8,7 +8,12 @@ from django.views.decorators.http import require_POST
 from accounts.models import Workspace
 from console.page import PageContext, page, render_page
 from console.playground_keys import find_playground_key
-from console.queries.keys import find_own_workspace, is_member, list_workspaces_for_keys
+from console.queries.keys import (
+    choose_workspace,
+    find_own_workspace,
+    is_member,
+    list_workspaces_for_keys,
+)
 from console.queries.models import list_permitted_models
 from console.queries.request_detail import find_request, join_text_parts, read_content
 from console.queries.snippets import choose_model
@@ -28,10 +33,8 @@ _INSTRUCTORS: Final = ("system", "developer")
 def show_playground(request: HttpRequest, page: PageContext) -> HttpResponse:
     workspaces = list_workspaces_for_keys(page.scope)
     replay = find_replay(page.scope, request.GET["replay"]) if "replay" in request.GET else None
-    # The one that the address names, else that of the view, else the first.
-    by_id = {str(each.pk): each for each in workspaces}
-    named = by_id.get(request.GET.get("workspace", "")) or by_id.get(page.scope.view.value)
-    chosen = named or (workspaces[0] if workspaces else None)
+    named = {str(each.pk): each for each in workspaces}.get(request.GET.get("workspace", ""))
+    chosen = named or choose_workspace(page.scope, workspaces)
     if replay is not None:
         start = {**replay._asdict(), "models": [replay.model]}
     else:

@@ -3,8 +3,10 @@
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from django.forms import CharField
 from django.urls import reverse
 
+from accounts.admin.fields import ModelField
 from accounts.models import User, Workspace
 from interns.models import ChatInteraction, ChatRun, ChatSession, Intern, InternTransition, Status
 from interns.runtime.process import ProcessDriver
@@ -80,6 +82,8 @@ def test_interns_are_there_for_who_may_see_them_alone(
         page = client.get(reverse("console:intern", args=[intern.pk]))
         assert (name, page.status_code) == (name, 200 if sees else 404)
         assert (name, "Type its name to confirm" in page.text) == (name, edits)
+        # It is suspended.
+        assert (name, f"Resume helper-{name}" in page.text) == (name, edits)
         operate = reverse("console:operate_intern", args=[intern.pk])
         answer = client.post(operate, {"operation": "delete", "name": "another"})
         assert (name, answer.status_code) == (name, 302 if edits else 404)
@@ -115,6 +119,9 @@ def test_a_pending_question_is_shown_and_secrets_by_name_alone(
     for words in ("call-7", "write notes.md", "Waits for an answer from acme-member", "calm-otter"):
         assert words in page
     assert "canary-of-a-secret" not in page
+    # Who belongs to no account has no key to answer with.
+    watched = team.client("operator").get(reverse("console:intern", args=[intern.pk])).text
+    assert ("Waits for an answer" in watched, "write notes.md" in watched) == (True, False)
     live = team.client("lead").get(reverse("console:intern", args=[intern.pk]), {"part": "now"})
     assert ("its question waits" in live.text, "<nav" in live.text) == (True, False)
 
@@ -195,11 +202,28 @@ def test_an_account_without_interns_makes_none(team: Team, interns: dict[str, In
     assert client.post(operate, {"operation": "provision"}).status_code == 404
 
 
-def test_a_name_that_no_intern_can_have_is_said_at_its_field(team: Team) -> None:
+def test_what_no_intern_can_live_with_is_said_at_its_field(team: Team) -> None:
+    """Its name, and that neither it nor its workspace has a model."""
     led = team.account.workspaces.get(slug="led")
     fields = {"name": "No Name", "workspace": str(led.pk)}
 
     answer = team.client("member").post(reverse("console:new_intern"), fields)
 
-    assert (answer.status_code, answer.text.count('class="error" role="alert"')) == (400, 1)
+    assert (answer.status_code, answer.text.count('class="error" role="alert"')) == (400, 2)
+    assert "Led has no default model" in answer.text
     assert not Intern.objects.exists()
+
+
+def test_an_intern_is_told_what_it_is_for_and_whom_to_ask(
+    team: Team, interns: dict[str, Intern], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ModelField, "clean", CharField.clean)
+    client, intern = team.client("member"), interns["own"]
+    path = reverse("console:change_intern", args=[intern.pk])
+    fields = {"description": "notes", "model": "acme/one", "instructions": ""}
+
+    assert client.post(path, fields | {"description": "x" * 3_000}).status_code == 400
+    assert client.post(path, fields)["Location"] == reverse("console:intern", args=[intern.pk])
+
+    intern.refresh_from_db()
+    assert (intern.description, intern.model, intern.instructions) == ("notes", "acme/one", None)

@@ -86,6 +86,7 @@ THINGS: Final = {
     "remove_guardrail": act("guardrail", LEADS),
     "renew_key": act("key", WORKERS, grace_s="0"),
     "intern": Thing("intern", WORKERS),
+    "change_intern": act("intern", LEADS, description="x"),
     "operate_intern": act("intern", LEADS, operation="delete", name="another"),
     "change_destination": act("destination", LEADS, to="deleted"),
     "change_channel": act("channel", LEADS, to="deleted"),
