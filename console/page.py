@@ -136,6 +136,7 @@ def page(view: PageView) -> PageView:
             # To the front page, and back here afterwards.
             query = urlencode({"next": request.get_full_path()})
             return HttpResponseRedirect(f"{reverse('console:home')}?{query}")
+        context = None
         try:
             scope = find_scope(request)
             if scope is None:
@@ -143,9 +144,11 @@ def page(view: PageView) -> PageView:
             context = PageContext(scope, _find_period(request), datetime.now(UTC))
             return _secure(view(request, context, *args, **path))
         except Http404:
-            return _secure(render(request, "console/not_found.html", _frame(request), status=404))
+            frame = _frame(request, context)
+            return _secure(render(request, "console/not_found.html", frame, status=404))
         except GatewayError as refusal:
-            reason = {"title": "That did not work", "text": refusal.text, **_frame(request)}
+            frame = _frame(request, context)
+            reason = {"title": "That did not work", "text": refusal.text, **frame}
             return _secure(render(request, "console/refused.html", reason, status=refusal.status))
 
     return serve

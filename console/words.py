@@ -93,16 +93,42 @@ def format_change(now: float, before: float) -> str:
     return f"{change:+.0f} %" if abs(change) < 1000 else f"{now / before:,.0f} times"
 
 
-def time_element(moment: datetime | None, *, precise: bool = False) -> SafeString:
-    """A moment in UTC, which the page's script turns into the viewer's zone."""
+def time_element(moment: datetime | None, form: str = "list") -> SafeString:
+    """A moment in UTC, which the page's script turns into the viewer's zone, in one of
+    its forms."""
     if moment is None:
         return format_html("{}", NOTHING)
     moment = moment.astimezone(UTC)
     iso = moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
     text = moment.strftime("%Y-%m-%d %H:%M:%S UTC")
-    return format_html(
-        '<time datetime="{}" data-form="{}">{}</time>', iso, "precise" if precise else "list", text
-    )
+    return format_html('<time datetime="{}" data-form="{}">{}</time>', iso, form, text)
+
+
+# In this order: most browsers name those too that they are like.
+_BROWSERS: Final = {
+    "Edg": "Edge",
+    "OPR": "Opera",
+    "Firefox": "Firefox",
+    "Chrome": "Chrome",
+    "Safari": "Safari",
+}
+_SYSTEMS: Final = {
+    "Android": "Android",
+    "iPhone": "iPhone",
+    "iPad": "iPad",
+    "Windows": "Windows",
+    "Mac OS X": "macOS",
+    "Linux": "Linux",
+}
+
+
+def describe_browser(agent: str) -> str:
+    """`Firefox on Linux`; what it says of itself where that is not known."""
+    found = [
+        next((names[mark] for mark in names if mark in agent), "")
+        for names in (_BROWSERS, _SYSTEMS)
+    ]
+    return " on ".join(filter(None, found)) or agent[:60]
 
 
 def join_words(words: list[str]) -> str:

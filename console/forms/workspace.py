@@ -57,7 +57,11 @@ def _build_switch(label: str, help_text: str) -> forms.BooleanField:
 class BudgetForm(forms.Form):
     """A budget of one interval. It holds from the moment it is saved."""
 
-    interval = forms.ChoiceField(label="Interval", choices=WorkspaceBudget.Interval.choices)
+    interval = forms.ChoiceField(
+        label="Interval",
+        choices=WorkspaceBudget.Interval.choices,
+        initial=WorkspaceBudget.Interval.MONTHLY,
+    )
     limit_usd = _build_amount("Limit in USD")
     enforcement = EnforcementField(label="When it is spent")
 
@@ -182,7 +186,7 @@ class EndUserBudgetForm(forms.Form):
     interval = forms.ChoiceField(
         required=False,
         label="Interval",
-        choices=[("", "None: end users have no budget"), *ApiKey.Reset.choices],
+        choices=[("", "No budget"), *ApiKey.Reset.choices],
     )
     limit_usd = _build_amount(
         "Limit of each in USD",

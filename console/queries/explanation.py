@@ -1,6 +1,6 @@
 """Why a request went where it went, from the record and the trace that were written with it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from typing import Any, Final, NamedTuple
 
 from console.words import format_money, format_ms, join_words
@@ -8,7 +8,7 @@ from gateway.http.errors import MalformedJson
 from gateway.http.jsonio import loads
 from routing.entities.exchange import CANCELLED
 from routing.selection.explain import RouteVerdict, WinningChange, explain_route
-from routing.selection.replay import CHOSEN, FAILED, OVERTAKEN, UNREADABLE, TraceRow
+from routing.selection.replay import CHOSEN, FAILED, OVERTAKEN, PASSED_OVER, UNREADABLE, TraceRow
 from routing.selection.trace import VERSION
 
 # How the next endpoint was found, by the rule of the trace.
@@ -177,15 +177,17 @@ class Candidate(NamedTuple):
 
 def list_candidates(explanation: Explanation) -> list[Candidate]:
     """Every endpoint that was considered, in the order of the plan, then the removed ones."""
-    some_failed = any(row.verdict == FAILED for row, _ in explanation.verdicts)
-    return [_describe(*verdict, took_over=some_failed) for verdict in explanation.verdicts]
+    found = {row.verdict for row, _ in explanation.verdicts}
+    return [_describe(*verdict, found) for verdict in explanation.verdicts]
 
 
-def _describe(row: TraceRow, change: WinningChange | None, *, took_over: bool) -> Candidate:
+def _describe(row: TraceRow, change: WinningChange | None, found: Set[str]) -> Candidate:
+    """`found` are the verdicts of all."""
     health = join_words([_HEALTH.get(word, word.replace("_", " ")) for word in row.health])
     if row.verdict == CHOSEN:
         why = f"drawn with a chance of {row.weight:.0%}" if row.weight else "first in the order"
-        return Candidate(row, "answered", "good", health or ("took over" if took_over else why), "")
+        why = "took over" if FAILED in found else why
+        return Candidate(row, "answered", "good", health or why, "")
     if row.verdict == FAILED:
         why = (row.why or "failed").replace("_", " ")
         return Candidate(row, "failed", "bad", why, "")
@@ -195,6 +197,12 @@ def _describe(row: TraceRow, change: WinningChange | None, *, took_over: bool) -
     if row.place is None:
         step = row.why or ""
         return Candidate(row, "ruled out", "plain", describe_step(step), wins)
+    if row.verdict == PASSED_OVER:
+        why = "no room under a limit, or too little money"
+        return Candidate(row, "passed over", "plain", health or why, wins)
+    if CHOSEN not in found:
+        why = "the request ended before its turn" if FAILED in found else "no provider was asked"
+        return Candidate(row, "not asked", "plain", health or why, wins)
     return Candidate(row, "not needed", "plain", health or "an earlier one answered", wins)
 
 

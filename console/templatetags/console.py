@@ -28,7 +28,13 @@ register.filter("moment", words.time_element)
 @register.filter
 def moment_precise(value: Any) -> SafeString:
     """A moment with its milliseconds."""
-    return words.time_element(value, precise=True)
+    return words.time_element(value, "precise")
+
+
+@register.filter
+def moment_near(value: Any) -> SafeString:
+    """A moment to the minute, such as a forecast knows."""
+    return words.time_element(value, "near")
 
 
 @register.simple_tag

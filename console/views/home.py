@@ -1,5 +1,6 @@
 """Home: what was spent and by whom, what needs somebody, and the first request as it arrives."""
 
+from collections import Counter
 from datetime import datetime
 from typing import Any, Final, NamedTuple
 
@@ -123,9 +124,10 @@ def _list_operator_notices() -> list[Notice]:
             Notice(tone, f"{name} {text}", reverse("console:provider", args=[slug]))
             for slug, name in sorted(found, key=lambda each: each[::-1])
         ]
-    if unpriced := sum(each.prices is None for each in endpoints):
-        text = f"Endpoints without a price, which get no requests: {format_count(unpriced)}"
-        notices.append(Notice("warn", text, providers))
+    unpriced = Counter(_identify(each) for each in endpoints if each.prices is None)
+    for (slug, name), count in sorted(unpriced.items()):
+        text = f"{name} has models without a price, which get no requests: {format_count(count)}"
+        notices.append(Notice("warn", text, reverse("console:prices", args=[slug])))
     return notices
 
 
@@ -136,7 +138,7 @@ def _identify(endpoint: EndpointEntry) -> tuple[str, str]:
 _DAYS = 60
 # Of today and yesterday.
 _HOURS = 48
-_DAY_LENGTHS = {"Spent today (UTC)": 1, "Spent in 7 days": 7, "Spent in 30 days": 30}
+_DAY_LENGTHS = {"Spent today": 1, "Spent in 7 days": 7, "Spent in 30 days": 30}
 
 
 class Tile(NamedTuple):
@@ -169,7 +171,7 @@ def show_home(request: HttpRequest, page: PageContext) -> HttpResponse:
     used, latency = _add_up(points), usage.read_latency(scope, start)
     tokens_in = format_count_short(used.tokens_prompt)
     tokens_out = format_count_short(used.tokens_completion)
-    slowest = f"95 % within {format_ms(latency.p95_ms)}"
+    slowest = f"median; 95 % within {format_ms(latency.p95_ms)}"
     moments = [point.start for point in points]
     spend = Series("Spend", [point.used.spend_nano / NANO_PER_USD for point in points])
     requests = Series("Requests", [point.used.requests for point in points])
@@ -181,7 +183,7 @@ def show_home(request: HttpRequest, page: PageContext) -> HttpResponse:
             Tile("Requests", format_count_short(used.requests)),
             Tile("Failed or refused", format_percent(used.error_percent), "of all requests"),
             Tile("Tokens", format_count_short(used.tokens), f"{tokens_in} in, {tokens_out} out"),
-            Tile("First token, median", format_ms(latency.p50_ms), slowest),
+            Tile("First token", format_ms(latency.p50_ms), slowest),
         ],
         "spend_chart": bar_chart(moments, [spend], unit="usd", step=step),
         "request_chart": bar_chart(moments, [requests], unit="count", step=step),
@@ -242,7 +244,7 @@ def _list_spend_tiles(days: list[usage.UsagePoint], yesterday_nano: int) -> list
         spent_nano = _add_up(days[-length:]).spend_nano
         before_nano, when = _add_up(days[-2 * length : -length]).spend_nano, "before"
         if length == 1:
-            before_nano, when = yesterday_nano, "by this time yesterday"
+            before_nano, when = yesterday_nano, "by this time yesterday (UTC)"
         note = f"nothing {'in the time before' if length > 1 else when}"
         if before_nano:
             change = format_change(spent_nano, before_nano)

@@ -92,7 +92,8 @@ class RefusedDetail:
     @property
     def facts(self) -> list[tuple[str, str]]:
         """What the caller was told beside the text."""
-        return [(name.replace("_", " "), read_text(v)) for name, v in self.record.detail.items()]
+        detail = {name: v for name, v in self.record.detail.items() if v is not None}
+        return [(name.replace("_", " "), read_text(v)) for name, v in detail.items()]
 
 
 def find_refused(seen: Scope, number: int) -> RefusedDetail:

@@ -118,14 +118,9 @@ def change_settings(request: HttpRequest, page: PageContext, workspace_id: UUID)
     form = SettingsForm(scope, workspace, request.POST)
     if not form.is_valid():
         return _render(request, page, workspace, scope, settings_form=form)
-    change_workspace(
-        account_id=workspace.account_id,
-        reference=str(workspace.pk),
-        by=operator_actor(request.user),
-        changes=form.read_changes(),
+    return _save(
+        request, workspace, form.read_changes(), "Saved. Requests follow it within a few seconds."
     )
-    messages.success(request, "Saved. Requests follow it within a few seconds.")
-    return HttpResponseRedirect(_link(workspace))
 
 
 @require_POST
@@ -174,14 +169,12 @@ def change_end_users(request: HttpRequest, page: PageContext, workspace_id: UUID
     form = EndUserBudgetForm(workspace, request.POST)
     if not form.is_valid():
         return _render(request, page, workspace, scope, end_user_form=form)
-    change_workspace(
-        account_id=workspace.account_id,
-        reference=str(workspace.pk),
-        by=operator_actor(request.user),
-        changes={"end_user_budget": form.build_budget()},
+    return _save(
+        request,
+        workspace,
+        {"end_user_budget": form.build_budget()},
+        "Saved. Requests of end users are held to it from now on.",
     )
-    messages.success(request, "Saved. Requests of end users are held to it from now on.")
-    return HttpResponseRedirect(_link(workspace))
 
 
 @require_POST
@@ -200,14 +193,12 @@ def change_tags(request: HttpRequest, page: PageContext, workspace_id: UUID) -> 
         if not form.is_valid():
             return _render(request, page, workspace, scope, tag_form=form)
         budgets = form.build_budgets(form.cleaned_data)
-    change_workspace(
-        account_id=workspace.account_id,
-        reference=str(workspace.pk),
-        by=operator_actor(request.user),
-        changes={"tag_budgets": budgets or None},
+    return _save(
+        request,
+        workspace,
+        {"tag_budgets": budgets or None},
+        "Saved. Requests with the tag are held to it from now on.",
     )
-    messages.success(request, "Saved. Requests with the tag are held to it from now on.")
-    return HttpResponseRedirect(_link(workspace))
 
 
 @require_POST
@@ -218,14 +209,12 @@ def change_member_keys(request: HttpRequest, page: PageContext, workspace_id: UU
     form = MemberKeysForm(workspace, request.POST)
     if not form.is_valid():
         return _render(request, page, workspace, scope, member_keys_form=form)
-    change_workspace(
-        account_id=workspace.account_id,
-        reference=str(workspace.pk),
-        by=operator_actor(request.user),
-        changes={"member_key_limits": form.build_limits()},
+    return _save(
+        request,
+        workspace,
+        {"member_key_limits": form.build_limits()},
+        "Saved. It holds for keys that members make from now on.",
     )
-    messages.success(request, "Saved. It holds for keys that members make from now on.")
-    return HttpResponseRedirect(_link(workspace))
 
 
 @require_POST
@@ -255,13 +244,20 @@ def change_scoped_limits(
 def _save_limits(
     request: HttpRequest, workspace: Workspace, limits: list[JsonObject] | None
 ) -> HttpResponse:
+    said = "Saved. Requests are held to it within a few seconds."
+    return _save(request, workspace, {"rate_limits": limits}, said)
+
+
+def _save(
+    request: HttpRequest, workspace: Workspace, changes: JsonObject, said: str
+) -> HttpResponse:
     change_workspace(
         account_id=workspace.account_id,
         reference=str(workspace.pk),
         by=operator_actor(request.user),
-        changes={"rate_limits": limits},
+        changes=changes,
     )
-    messages.success(request, "Saved. Requests are held to it within a few seconds.")
+    messages.success(request, said)
     return HttpResponseRedirect(_link(workspace))
 
 

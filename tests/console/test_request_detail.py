@@ -11,7 +11,11 @@ from accounts.models import Guardrail
 from accounts.services.guardrail_assignments import assign_keys
 from accounts.services.guardrails import create_guardrail
 from accounts.services.records import SYSTEM
-from console.queries.explanation import tell_in_a_sentence
+from console.queries.explanation import (
+    list_candidates,
+    read_explanation,
+    tell_in_a_sentence,
+)
 from console.queries.request_detail import list_priced_tokens, list_stages
 from gateway.http.jsonio import dumps
 from routing.metering.models import Generation
@@ -76,6 +80,18 @@ def attempt(name: str, status: int | None, latency: int, error: str | None = Non
 )
 def test_a_request_is_told_in_a_sentence(record: Any, rule: str, sentence: str) -> None:
     assert tell_in_a_sentence({"status": 200, "charge_nano": 0} | record, rule) == sentence
+
+
+def test_who_was_not_asked_did_not_lose_to_an_answer() -> None:
+    """A refusal and a total failure have nobody who answered."""
+    asked = TRACE | {"chosen": None, "half_open": [], "probe": None}
+    for attempts, why in (
+        ([], "no provider was asked"),
+        ([[0, "timeout"]], "the request ended before its turn"),
+    ):
+        explanation = read_explanation(dumps(asked | {"attempts": attempts}).decode())
+        words = {each.why for each in list_candidates(explanation)}
+        assert (why in words, "an earlier one answered" in words) == (True, False)
 
 
 def test_the_waterfall_begins_with_plan_and_hold() -> None:

@@ -121,6 +121,8 @@ def test_an_unknown_path_is_a_page_too(client: Client, person: User) -> None:
     nothing, home = client.get("/console/none"), client.get("/console/")
 
     assert (nothing.status_code, "Nothing here under this address" in nothing.text) == (404, True)
+    # With everything else that there is for somebody.
+    assert reverse("admin:index") in nothing.text
     assert (home.status_code, home["Location"]) == (302, "/")
 
 

@@ -8,6 +8,7 @@
 
   var forms = {
     list: { month: "short", day: "numeric", hour: "2-digit", minute: "2-digit", second: "2-digit", hourCycle: "h23" },
+    near: { month: "short", day: "numeric", hour: "2-digit", minute: "2-digit", hourCycle: "h23" },
     precise: {
       year: "numeric", month: "short", day: "numeric", hour: "2-digit", minute: "2-digit", second: "2-digit",
       fractionalSecondDigits: 3, timeZoneName: "short", hourCycle: "h23",

@@ -54,7 +54,7 @@
     place.append(list);
     var words = [];
     if (answer.type === "score") words.push("score " + answer.score.toFixed(2));
-    if (answer.confidence !== undefined) words.push("confidence " + answer.confidence.toFixed(2));
+    if (answer.confidence !== undefined) words.push("confidence " + answer.confidence.toFixed(2) + " (0 is chance, 1 is certain)");
     if (words.length) {
       var line = document.createElement("p");
       line.className = "soft";

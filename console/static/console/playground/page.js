@@ -169,7 +169,7 @@
   function formatMs(ms) { return ms < 1000 ? Math.round(ms) + " ms" : (ms / 1000).toPrecision(3) + " s"; }
 
   // Cost, tokens, times and the way to why: from the request's record, which stands before the answer ends.
-  async function showFacts(element, generation, times, stopped, usage, intern) {
+  async function showFacts(element, generation, times, stopped, usage, intern, refused) {
     var line = make("p", "play-facts"), record = null;
     element.append(line);
     for (var tried = 0; generation && !record && tried < TRIES; tried += 1) {
@@ -197,6 +197,10 @@
     });
     var link = make("a", "", intern ? "Go on with it" : generation ? "Why it went there" : "All requests");
     link.href = place.dataset.requestUrl + (generation ? "/" + encodeURIComponent(generation) : "");
+    if (refused) {
+      link.textContent = "Why it was refused";
+      link.href = place.dataset.requestUrl + "?text=" + encodeURIComponent(refused);
+    }
     if (intern) link.href = place.dataset.internUrl + "/" + intern.intern_id;
     line.append(link);
   }
@@ -204,7 +208,7 @@
   async function ask(column, turns) {
     var name = column.model.value.trim(), element = addTurn(column, { role: "assistant", text: "" }, name);
     var answer = { text: "", thinking: "", calls: [], error: "", session: null, usage: null };
-    var began = performance.now(), times = { first: 0, whole: 0 }, generation = "";
+    var began = performance.now(), times = { first: 0, whole: 0 }, generation = "", refused = "";
     column.control = new AbortController();
     element.classList.add("busy");
     try {
@@ -213,6 +217,7 @@
         method: "POST", body: JSON.stringify(request.body), signal: column.control.signal,
       });
       generation = response.headers.get("X-Generation-Id") || "";
+      if (!response.ok && !generation) refused = response.headers.get("X-Request-Id") || "";
       if (!response.ok) answer.error = await kit.readError(response);
       else if ((response.headers.get("Content-Type") || "").indexOf("text/event-stream") === 0) {
         var draw = kit.drawSeldom(function () {
@@ -239,7 +244,7 @@
     if (answer.session) column.session = answer.session;
     if (answer.text) column.turns.push({ role: "assistant", text: answer.text });
     else column.turns = turns.slice(0, -1);
-    try { await showFacts(element, generation, times, answer.error === STOPPED, answer.usage, findIntern(column)); } catch (error) { /* The answer stands without them. */ }
+    try { await showFacts(element, generation, times, answer.error === STOPPED, answer.usage, findIntern(column), refused); } catch (error) { /* The answer stands without them. */ }
     column.log.scrollTop = column.log.scrollHeight;
   }
 
