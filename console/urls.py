@@ -110,6 +110,7 @@ urlpatterns = [
     path("console/people", people.show_people, name="people"),
     path("console/people/new", people.add_person, name="new_person"),
     path("console/people/<str:user_id>", people.show_person, name="person"),
+    path("console/people/<str:user_id>/link", people.renew_link, name="renew_link"),
     path("console/people/<str:user_id>/change", people.change_person, name="change_person"),
     path("console/credits", credits.show_credits, name="credits"),
     path("console/credits/statement", credits.download_statement, name="statement"),

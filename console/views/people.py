@@ -11,7 +11,9 @@ from django.shortcuts import get_object_or_404
 from django.urls import reverse
 from django.views.decorators.http import require_POST
 
-from accounts.models import Membership
+from accounts.models import Membership, User
+from accounts.people.adapter import list_factors
+from accounts.people.records import record_sign_in
 from accounts.roles import Action
 from accounts.services.organization import add_new_person, change_role, remove_member
 from accounts.services.records import operator_actor
@@ -21,6 +23,7 @@ from console.queries.workspaces import Person, list_people, load_person
 from console.scope import Scope
 from console.sign_in_links import build_link_path
 from console.table import Column
+from console.views.sign_in import may_have_password
 from gateway.http.errors import PermissionDenied
 
 
@@ -91,9 +94,7 @@ def add_person(request: HttpRequest, page: PageContext) -> HttpResponse:
     user = add_new_person(
         account_id=page.scope.account.pk, **form.cleaned_data, by=operator_actor(request.user)
     )
-    link = request.build_absolute_uri(build_link_path(user))
-    context = {"title": f"{user.username} belongs to the account", "nav": "People", "link": link}
-    return render_page(request, page, "console/person_link.html", context)
+    return _show_link(request, page, user, f"{user.username} belongs to the account")
 
 
 @page
@@ -105,6 +106,7 @@ def show_person(request: HttpRequest, page: PageContext, user_id: str) -> HttpRe
         "membership": membership,
         "row": load_person(page.scope, membership, page.period.start(page.now), page.now),
         "roles": Membership.Role.choices,
+        "needs_link": needs_link(membership.user),
     }
     return render_page(request, page, "console/person.html", context)
 
@@ -129,6 +131,33 @@ def change_person(request: HttpRequest, page: PageContext, user_id: str) -> Http
     change_role(**place, role=to)  # type: ignore[arg-type]  # Each of its own type.
     messages.success(request, "Saved.")
     return HttpResponseRedirect(reverse("console:person", args=[user_id]))
+
+
+@require_POST
+@page
+def renew_link(request: HttpRequest, page: PageContext, user_id: str) -> HttpResponse:
+    """Another link for somebody who has no other way in, as one lasts for an hour."""
+    membership = _find(page, user_id)
+    _require_right_to(page.scope, membership.role)
+    user = membership.user
+    if not needs_link(user):
+        raise Http404
+    record_sign_in(request, "link made", user=user, by=operator_actor(request.user))
+    return _show_link(request, page, user, f"A new link for {user.username}")
+
+
+def _show_link(request: HttpRequest, page: PageContext, user: User, title: str) -> HttpResponse:
+    link = request.build_absolute_uri(build_link_path(user))
+    context = {"title": title, "nav": "People", "link": link}
+    return render_page(request, page, "console/person_link.html", context)
+
+
+def needs_link(user: User) -> bool:
+    """Whether somebody of this account alone could not come in without one."""
+    if user.is_staff or not user.is_active or user.has_usable_password():
+        return False
+    is_of_one = Membership.objects.filter(user=user).count() == 1
+    return is_of_one and may_have_password(user) and not list_factors(user)
 
 
 def _find(page: PageContext, user_id: str) -> Membership:

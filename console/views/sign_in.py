@@ -20,6 +20,7 @@ from django.contrib.auth.views import redirect_to_login
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase, HttpResponseRedirect
 from django.shortcuts import render, resolve_url
 from django.urls import reverse
+from django.utils.html import format_html
 from django.utils.http import url_has_allowed_host_and_scheme
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
@@ -41,6 +42,7 @@ from console.playground_keys import end_playground_keys
 from console.sign_in_links import find_linked_user, use_link
 from console.table import Column
 from console.views.home import show_home
+from console.words import describe_browser
 from gateway.http.errors import MethodNotAllowed, UnknownPath
 from gateway.http.responses import error_response
 
@@ -48,7 +50,7 @@ _show_form = secure(account.login)
 SESSIONS: Final = (
     Column("Since", lambda row: row.created_at, "time", order="since"),
     Column("Address", lambda row: row.ip, order="address"),
-    Column("Browser", lambda row: row.user_agent[:60]),
+    Column("Browser", lambda row: describe_browser(row.user_agent)),
 )
 
 
@@ -84,6 +86,9 @@ def link(request: HttpRequest, public_id: str, token: str) -> HttpResponseBase:
         if user is None:
             return render_open_page(request, "console/link_used.html", {}, status=410)
         record_authentication(request, user, "link")
+        if may_have_password(user) and not user.has_usable_password():
+            text = 'You have no password: <a href="{}">choose one</a> before you sign out.'
+            messages.warning(request, format_html(text, reverse("change_password")))
         answer: HttpResponseBase = perform_login(request, Login(user=user))
         return answer
     user = find_linked_user(public_id, token)

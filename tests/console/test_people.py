@@ -5,6 +5,7 @@ import io
 from typing import Any
 
 import pytest
+from django.test import Client
 from django.urls import reverse
 
 from accounts.models import AuditRecord, Membership, User, Workspace
@@ -83,6 +84,26 @@ def test_a_new_person_gets_a_link_that_signs_in_once(team: Team) -> None:
     # Nobody gets at somebody who is there already.
     taken = client.post(path, {"username": team.people["lead"].username, "role": "org:member"})
     assert (taken.status_code, "sign-in-link" in taken.text) == (409, False)
+
+
+def test_who_has_no_other_way_in_gets_another_link(team: Team) -> None:
+    admin, member = team.client("admin"), team.people["member"]
+    path = reverse("console:renew_link", args=[member.public_id])
+
+    answer = admin.post(path)
+
+    link = answer.text.split('id="sign-in-link">')[1].split("<")[0]
+    newcomer = Client(headers={"Accept": "text/html"})
+    home = newcomer.post(link, follow=True).text
+    assert reverse("change_password") in home
+    made = AuditRecord.objects.get(object_type="sign_in", action="link made")
+    assert (made.account, made.object_id) == (team.account, str(member.pk))
+    # Admins take no owner's place, and nobody's who comes in by a password.
+    owner = reverse("console:renew_link", args=[team.people["owner"].public_id])
+    assert admin.post(owner).status_code == 403
+    member.set_password("correct horse")
+    member.save()
+    assert admin.post(path).status_code == 404
 
 
 def test_who_leaves_takes_their_keys_out_of_service(team: Team) -> None:

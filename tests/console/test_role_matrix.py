@@ -13,6 +13,7 @@ from accounts.models import AuditRecord
 from accounts.roles import Action
 from accounts.services.channels import create_channel
 from accounts.services.guardrails import create_guardrail
+from accounts.services.organization import add_new_person
 from accounts.services.records import SYSTEM
 from console.urls import urlpatterns
 from interns.models import Intern, Status
@@ -92,6 +93,7 @@ THINGS: Final = {
     "change_channel": act("channel", LEADS, to="deleted"),
     "change": Thing("change", ADMINS),
     "person": Thing("person", list_allowed(Action.MEMBERS)),
+    "renew_link": act("newcomer", list_allowed(Action.MEMBERS)),
     "change_person": act("person", list_allowed(Action.MEMBERS), to="removed"),
 }
 # What is the gateway's own, or of a type, or of no tenant at all.
@@ -151,6 +153,7 @@ def make_things(team: Team) -> dict[str, Any]:
     )
     create_intern_vault(intern, at=now)
     url = "https://example.com/in"
+    newcomer = add_new_person(**place, username=f"{team.account.name}-new", role="org:member")
     return {
         "request": team.generations["own"].pk,
         "refused": team.refused["own"].pk,
@@ -169,6 +172,7 @@ def make_things(team: Team) -> dict[str, Any]:
         ).row.pk,
         "change": AuditRecord.objects.filter(account=team.account).latest("pk").pk,
         "person": team.people["viewer"].public_id,
+        "newcomer": newcomer.public_id,
     }
 
 

@@ -27,7 +27,7 @@ from gateway.environment.sign_in import SESSION_HOURS
 
 pytestmark = [pytest.mark.django_db, pytest.mark.both]
 PASSWORD = "correct horse"
-AGENT = "Browser/1"
+AGENT = "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0"
 
 
 @pytest.fixture
@@ -328,7 +328,7 @@ def test_sessions_are_listed_and_ended(person: User) -> None:
         sign_in(client)
     User.objects.create_user(username="eve", password=PASSWORD)
     stranger.post(reverse("account_login"), {"login": "eve", "password": PASSWORD})
-    assert first.get(reverse("mfa_index")).text.count(AGENT) == 2
+    assert first.get(reverse("mfa_index")).text.count("Firefox on Linux") == 2
     foreign = UserSession.objects.filter(user__username="eve")
 
     def end(**named: object) -> None:
