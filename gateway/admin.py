@@ -34,6 +34,15 @@ class PageAdmin(_ModelAdmin):
 
     # What nobody may do here, whatever they may do elsewhere, is False.
     can_add = can_change = can_delete = True
+    # What a row that is to be made is typed into, and what those see who may not change one, where
+    # that is not the same as `form` and `fields`.
+    new_form: Any = None
+    new_fields: tuple[str, ...] = ()
+    viewer_fields: tuple[str, ...] = ()
+    # Only shown once the row is there.
+    fixed_fields: tuple[str, ...] = ()
+    # What rows are named after, read with them.
+    related: tuple[str, ...] = ()
     show_full_result_count = False
     list_per_page = 50
     formfield_overrides = {JSONField: {"widget": Textarea(attrs={"rows": 3, "cols": 90})}}
@@ -46,6 +55,35 @@ class PageAdmin(_ModelAdmin):
 
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         return self.can_delete and super().has_delete_permission(request, obj)
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
+        rows: QuerySet[Any] = super().get_queryset(request)
+        return rows.select_related(*self.related) if self.related else rows
+
+    def get_form(self, request: Any, obj: Any = None, change: bool = False, **options: Any) -> Any:
+        if obj is None and self.new_form is not None:
+            options.setdefault("form", self.new_form)
+        return super().get_form(request, obj, change, **options)
+
+    def get_fields(self, request: HttpRequest, obj: Any = None) -> Any:
+        if obj is None:
+            return self.new_fields or super().get_fields(request, obj)
+        if self.viewer_fields and not self.has_change_permission(request, obj):
+            return self.viewer_fields
+        return super().get_fields(request, obj)
+
+    def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> Any:
+        shown = super().get_readonly_fields(request, obj)
+        return (*shown, *self.fixed_fields) if obj else shown
+
+    def get_inlines(self, request: HttpRequest, obj: Any) -> Any:
+        """Nothing belongs to a row that is not there yet."""
+        return self.inlines if obj else ()
+
+    def delete_queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
+        """Each as if it were deleted alone."""
+        for row in queryset:
+            self.delete_model(request, row)
 
     def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
         """Write the fields that were changed and no others.
@@ -72,10 +110,6 @@ class PageAdmin(_ModelAdmin):
 class KeptRowsAdmin(PageAdmin):
     """Rows that are deleted by services, which keep them and what belongs to them."""
 
-    def delete_queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
-        for row in queryset:
-            self.delete_model(request, row)
-
     def get_deleted_objects(
         self, objs: Any, request: HttpRequest
     ) -> tuple[list[str], dict[str, int], set[str], list[str]]:
@@ -100,6 +134,12 @@ class ReadOnlyInline(TabularInline):
     extra = 0
     can_delete = False
     show_change_link = True
+    # What rows are named after, read with them.
+    related: tuple[str, ...] = ()
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
+        rows: QuerySet[Any] = super().get_queryset(request)
+        return rows.select_related(*self.related)
 
     def get_readonly_fields(self, request: HttpRequest, obj: object = None) -> Any:
         return self.fields or ()
@@ -115,6 +155,16 @@ def changed_fields(obj: Model, form: Any) -> list[str]:
     """The names of the model's own fields that the form changes."""
     own = {field.name for field in obj._meta.concrete_fields}
     return [name for name in form.changed_data if name in own]
+
+
+def count_column(field: str, label: str) -> Callable[[Any, Any], int]:
+    """An annotated number: a method for a page's class."""
+
+    @admin.display(description=label, ordering=field)
+    def column(page: Any, row: Any) -> int:
+        return int(getattr(row, field))
+
+    return column
 
 
 def usd_column(field: str, label: str) -> Callable[[Any, Any], str]:

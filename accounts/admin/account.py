@@ -15,7 +15,7 @@ from accounts.admin.history import render_account_histories, render_usage
 from accounts.models import Account, Membership, Workspace
 from accounts.services.organization import POLICY_FIELDS, change_account, open_account
 from accounts.services.records import operator_actor
-from gateway.admin import Form, PageAdmin, ReadOnlyInline, changed_fields, usd_column
+from gateway.admin import Form, PageAdmin, ReadOnlyInline, changed_fields, count_column, usd_column
 
 
 class WorkspaceInline(ReadOnlyInline):
@@ -23,10 +23,7 @@ class WorkspaceInline(ReadOnlyInline):
 
     model = Workspace
     fields = ("name", "slug", "default_text_model", "is_default")
-
-    def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
-        # A workspace is named after its account.
-        return super().get_queryset(request).select_related("account")
+    related = ("account",)
 
 
 class AccountMemberInline(ReadOnlyInline):
@@ -34,10 +31,7 @@ class AccountMemberInline(ReadOnlyInline):
 
     model = Membership
     fields = ("user", "role", "created_at")
-
-    def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
-        # A row is named after its account and its user.
-        return super().get_queryset(request).select_related("account", "user")
+    related = ("account", "user")
 
 
 class AccountForm(Form):
@@ -88,26 +82,18 @@ class AccountAdmin(MoneyPages, PageAdmin):
     can_delete = False
     inlines = (WorkspaceInline, AccountMemberInline)
     change_form_template = "admin/accounts/account/change_form.html"
-    _SHOWN = ("id", "credits", "usage", "balance", "held", "created_at", "lately", "histories")
+    keys = count_column("key_count", "keys")
+    new_fields = ("name",)
+    readonly_fields = (
+        *("id", "credits", "usage", "balance", "held", "created_at"),
+        *("lately", "histories"),
+    )
+    fields = (*AccountForm.Meta.fields, *readonly_fields)
 
     def get_queryset(self, request: HttpRequest) -> Any:
         living = Count("keys", filter=Q(keys__deleted_at__isnull=True))
         left_nano = F("total_credits_nano") - F("total_usage_nano")
         return super().get_queryset(request).annotate(key_count=living, left_nano=left_nano)
-
-    def get_fields(self, request: HttpRequest, obj: Account | None = None) -> Any:
-        return (*AccountForm.Meta.fields, *self._SHOWN) if obj else ("name",)
-
-    def get_readonly_fields(self, request: HttpRequest, obj: Account | None = None) -> Any:
-        return self._SHOWN
-
-    def get_inlines(self, request: HttpRequest, obj: Account | None) -> Any:
-        return self.inlines if obj else ()
-
-    @admin.display(description="keys", ordering="key_count")
-    def keys(self, account: Any) -> int:
-        count: int = account.key_count
-        return count
 
     @admin.display(description="used")
     def lately(self, account: Account) -> SafeString:

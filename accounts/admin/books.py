@@ -1,11 +1,8 @@
 """Read-only pages: ledger and fees, audit records, idempotent requests, sign-in attempts."""
 
-from typing import Any
 from uuid import UUID
 
 from django.contrib import admin
-from django.db.models import QuerySet
-from django.http import HttpRequest
 from django.urls import reverse
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
@@ -28,11 +25,7 @@ from gateway.http.jsonio import format_usd
 
 class _BookAdmin(ReadOnlyAdmin):
     amount = usd_column("amount_nano", "amount")
-
-    def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
-        # A workspace is named after its account.
-        rows = super().get_queryset(request)
-        return rows.select_related("account", "api_key", "workspace__account")
+    related = ("account", "api_key", "workspace__account")
 
 
 @admin.register(LedgerEntry)
@@ -114,9 +107,7 @@ class PurchaseFeeAdmin(ReadOnlyAdmin):
     search_help_text = "Reference of the payment, account"
     fields = ("entry", "account", "paid", "fee")
     readonly_fields = ("account", "paid", "fee")
-
-    def get_queryset(self, request: Any) -> Any:
-        return super().get_queryset(request).select_related("entry__account")
+    related = ("entry__account",)
 
     @admin.display(description="account")
     def account(self, fee: PurchaseFee) -> str:
@@ -170,7 +161,7 @@ class RepeatableRequestAdmin(ReadOnlyAdmin):
         *("id", "path", "api_key", "account", "created_at", "finished_at", "status"),
         "keeps_answer",
     )
-    list_select_related = ("api_key", "account")
+    related = ("api_key", "account")
     list_filter = ("path", "created_at")
     # Newest first, by the index that old rows are found with.
     ordering = ("-expires_at",)
@@ -181,9 +172,6 @@ class RepeatableRequestAdmin(ReadOnlyAdmin):
         *("status", "generation_id", "made", "keeps_answer", "answer_until", "expires_at"),
     )
     readonly_fields = ("keeps_answer",)
-
-    def get_queryset(self, request: Any) -> Any:
-        return super().get_queryset(request).select_related("api_key", "account")
 
     @admin.display(description="answer kept", boolean=True)
     def keeps_answer(self, row: RepeatableRequest) -> bool:

@@ -148,7 +148,13 @@ class WorkspaceBudgetAdmin(_SpentColumn, PageAdmin):
     ordering = ("workspace__account__name", "workspace__slug", "-limit_nano")
     autocomplete_fields = ("workspace",)
     actions = None
-    _FIXED = ("workspace", "interval", "spent", "created_at", "updated_at")
+    new_fields = ("workspace", "interval", "limit_usd", "enforcement", "include_byok_in_budgets")
+    fields = (*new_fields, "spent", "created_at", "updated_at")
+    viewer_fields = (
+        *("workspace", "interval", "limit", "enforcement"),
+        *("spent", "created_at", "updated_at"),
+    )
+    fixed_fields = ("workspace", "interval", "spent", "created_at", "updated_at", "limit")
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
         return _annotate_counters(super().get_queryset(request))
@@ -158,18 +164,6 @@ class WorkspaceBudgetAdmin(_SpentColumn, PageAdmin):
         found = super().get_changelist_instance(request)
         _load_spending([row for row in found.result_list if row.counted_nano is None])
         return found
-
-    def get_fields(self, request: HttpRequest, obj: WorkspaceBudget | None = None) -> Any:
-        limits = ("limit_usd", "enforcement", "include_byok_in_budgets")
-        if obj is None:
-            return ("workspace", "interval", *limits)
-        if not self.has_change_permission(request, obj):
-            shown = ("workspace", "interval", "limit", "enforcement")
-            return (*shown, "spent", "created_at", "updated_at")
-        return ("workspace", "interval", *limits, "spent", "created_at", "updated_at")
-
-    def get_readonly_fields(self, request: HttpRequest, obj: WorkspaceBudget | None = None) -> Any:
-        return (*self._FIXED, "limit") if obj else ()
 
     def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
         _, row = set_budget(

@@ -180,13 +180,19 @@ class ByokCredentialAdmin(PageAdmin):
     ordering = ("account__name", "workspace__slug", "is_fallback", "sort_order")
     autocomplete_fields = ("account", "workspace")
     actions = ("move_up", "move_down", "disable", "enable")
+    form, new_form = CredentialForm, NewCredentialForm
+    new_fields, fixed_fields = NEW_FIELDS, _FIXED
+    fields = (*FIELDS, *_FIXED)
+    viewer_fields = (
+        *("name", "is_fallback", "is_required", "is_byok_only", "disabled", "allowed_models"),
+        *_FIXED,
+    )
 
     def get_queryset(self, request: HttpRequest) -> Any:
         return super().get_queryset(request).filter(deleted_at__isnull=True)
 
     def get_form(self, request: Any, obj: Any = None, change: bool = False, **options: Any) -> Any:
-        form = CredentialForm if obj else NewCredentialForm
-        made: Any = super().get_form(request, obj, change, **{"form": form, **options})
+        made: Any = super().get_form(request, obj, change, **options)
         # A class of this request's own.
         made.trial = getattr(request, "key_trial", None)
         return made
@@ -210,17 +216,6 @@ class ByokCredentialAdmin(PageAdmin):
                 release_connection()
                 request.key_trial = try_typed_key(provider, request.POST["key"])
         return super().changeform_view(request, object_id, form_url, extra_context)
-
-    def get_fields(self, request: HttpRequest, obj: ByokCredential | None = None) -> Any:
-        if obj is None:
-            return NEW_FIELDS
-        if self.has_change_permission(request, obj):
-            return (*FIELDS, *_FIXED)
-        shown = ("name", "is_fallback", "is_required", "is_byok_only", "disabled")
-        return (*shown, "allowed_models", *_FIXED)
-
-    def get_readonly_fields(self, request: HttpRequest, obj: ByokCredential | None = None) -> Any:
-        return _FIXED if obj else ()
 
     @admin.display(description="workspace")
     def scope(self, row: ByokCredential) -> str:
@@ -280,10 +275,6 @@ class ByokCredentialAdmin(PageAdmin):
 
     def delete_model(self, request: HttpRequest, obj: Any) -> None:
         delete_credential(row=obj, by=operator_actor(request.user))
-
-    def delete_queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
-        for row in queryset:
-            delete_credential(row=row, by=operator_actor(request.user))
 
     @admin.action(description="Move up in its section", permissions=["change"])
     def move_up(self, request: HttpRequest, rows: QuerySet[ByokCredential]) -> None:

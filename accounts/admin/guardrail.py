@@ -32,7 +32,15 @@ from accounts.services.records import operator_actor
 from accounts.spending import find_window_starts, parse_holder
 from accounts.views.schemas.external_guards import resolve_guards
 from accounts.views.schemas.guardrail import check_patterns, read_filters
-from gateway.admin import Form, KeptRowsAdmin, PageAdmin, ReadOnlyInline, changed_fields, usd_column
+from gateway.admin import (
+    Form,
+    KeptRowsAdmin,
+    PageAdmin,
+    ReadOnlyInline,
+    changed_fields,
+    count_column,
+    usd_column,
+)
 from gateway.http.errors import GatewayError, SchemaInvalid
 from gateway.http.jsonio import JsonObject, format_usd
 
@@ -62,10 +70,10 @@ class GuardrailKeyInline(ReadOnlyInline):
 
     model = GuardrailKey
     fields = ("api_key", "assigned_by", "created_at")
+    related = ("api_key", "guardrail", "assigned_by")
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
-        rows = super().get_queryset(request).select_related("api_key", "guardrail", "assigned_by")
-        return rows.filter(api_key__deleted_at__isnull=True)
+        return super().get_queryset(request).filter(api_key__deleted_at__isnull=True)
 
 
 class GuardrailMemberInline(ReadOnlyInline):
@@ -73,12 +81,7 @@ class GuardrailMemberInline(ReadOnlyInline):
 
     model = GuardrailMember
     fields = ("membership", "assigned_by", "created_at")
-
-    def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
-        rows = super().get_queryset(request)
-        return rows.select_related(
-            "membership__user", "membership__account", "guardrail", "assigned_by"
-        )
+    related = ("membership__user", "membership__account", "guardrail", "assigned_by")
 
 
 class GuardrailForm(Form):
@@ -175,39 +178,28 @@ class GuardrailAdmin(KeptRowsAdmin):
     ordering = ("-created_at",)
     autocomplete_fields = ("workspace",)
     inlines = (GuardrailKeyInline, GuardrailMemberInline)
+    keys = count_column("key_count", "keys")
+    members = count_column("member_count", "members")
+    new_fields = (*_NEW, *_SETTINGS)
+    fields = (*new_fields, *_SHOWN)
+    fixed_fields = ("workspace", *_SHOWN)
+    related = ("workspace__account",)
 
-    def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
+    def get_queryset(self, request: HttpRequest) -> Any:
         living = Count(
             "key_assignments",
             filter=Q(key_assignments__api_key__deleted_at__isnull=True),
             distinct=True,
         )
-        rows: Any = super().get_queryset(request).select_related("workspace__account")
-        found: QuerySet[Any] = rows.annotate(
-            key_count=living, member_count=Count("member_assignments", distinct=True)
-        )
-        return found
-
-    def get_fields(self, request: HttpRequest, obj: Guardrail | None = None) -> Any:
-        return (*_NEW, *_SETTINGS, *_SHOWN) if obj else (*_NEW, *_SETTINGS)
+        members = Count("member_assignments", distinct=True)
+        return super().get_queryset(request).annotate(key_count=living, member_count=members)
 
     def get_readonly_fields(self, request: HttpRequest, obj: Guardrail | None = None) -> Any:
-        if obj is None:
-            return ()
-        return ("workspace", "name", *_SHOWN) if obj.is_default else ("workspace", *_SHOWN)
+        shown = super().get_readonly_fields(request, obj)
+        return (*shown, "name") if obj and obj.is_default else shown
 
     def get_inlines(self, request: HttpRequest, obj: Guardrail | None) -> Any:
-        return () if obj is None or obj.is_default else self.inlines
-
-    @admin.display(description="keys", ordering="key_count")
-    def keys(self, guardrail: Any) -> int:
-        count: int = guardrail.key_count
-        return count
-
-    @admin.display(description="members", ordering="member_count")
-    def members(self, guardrail: Any) -> int:
-        count: int = guardrail.member_count
-        return count
+        return () if obj and obj.is_default else super().get_inlines(request, obj)
 
     @admin.display(description="spent in this interval (USD)")
     def spending(self, guardrail: Guardrail) -> SafeString:
@@ -255,18 +247,12 @@ class GuardrailAdmin(KeptRowsAdmin):
             by=operator_actor(request.user),
         )
 
-    def delete_queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
-        for guardrail in queryset.select_related("workspace"):
-            self.delete_model(request, guardrail)
-
 
 class _AssignmentAdmin(PageAdmin):
     """Assigning and taking away, through the services."""
 
     can_change = False
-
-    def get_readonly_fields(self, request: HttpRequest, obj: object = None) -> Any:
-        return ("assigned_by", "created_at")
+    readonly_fields = ("assigned_by", "created_at")
 
     # What a subclass brings: assigning a row, and the lookup of whoever it is about.
     assign: Callable[[HttpRequest, Any], None]
@@ -281,10 +267,6 @@ class _AssignmentAdmin(PageAdmin):
         found = type(obj).objects.filter(**self.holder(obj)).first()
         if found is not None:
             obj.pk = found.pk
-
-    def delete_queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
-        for each in queryset:
-            self.delete_model(request, each)
 
 
 class _AssignmentForm(Form):

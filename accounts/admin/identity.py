@@ -5,7 +5,7 @@ from typing import Any
 
 from django import forms
 from django.contrib import admin
-from django.db.models import Count, QuerySet
+from django.db.models import Count
 from django.http import HttpRequest
 
 from accounts.admin.fields import UsdField
@@ -28,7 +28,7 @@ from accounts.services.directory.claim_mappings import delete_mapping, save_mapp
 from accounts.services.directory.users import forget_deletion
 from accounts.services.records import operator_actor
 from accounts.services.workloads import change_workload, create_workload, delete_workload
-from gateway.admin import Form, PageAdmin, ReadOnlyAdmin
+from gateway.admin import Form, PageAdmin, ReadOnlyAdmin, count_column
 from gateway.http.tags import TAGS_MAX, select_tags
 
 
@@ -83,9 +83,7 @@ class TrustedIssuerAdmin(RecordedAdmin):
     autocomplete_fields = ("account",)
     ordering = ("account__name", "name")
     actions = None
-
-    def get_readonly_fields(self, request: HttpRequest, obj: object = None) -> Any:
-        return ("account",) if obj else ()
+    fixed_fields = ("account",)
 
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         """Not while workloads stand behind it: their keys end with them."""
@@ -159,15 +157,12 @@ class WorkloadAdmin(PageAdmin):
     autocomplete_fields = ("issuer",)
     ordering = ("pk",)
     actions = None
-
-    def get_fields(self, request: HttpRequest, obj: object = None) -> Any:
-        if obj is not None:
-            return ("issuer", "key", "conditions", "tags")
-        limits = ("limit_usd", "limit_reset")
-        return ("issuer", "name", "conditions", "tags", "workspace", *limits, "scopes")
-
-    def get_readonly_fields(self, request: HttpRequest, obj: object = None) -> Any:
-        return ("issuer", "key") if obj else ()
+    new_fields = (
+        *("issuer", "name", "conditions", "tags", "workspace"),
+        *("limit_usd", "limit_reset", "scopes"),
+    )
+    fields = ("issuer", "key", "conditions", "tags")
+    fixed_fields = ("issuer", "key")
 
     def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
         by, cleaned = operator_actor(request.user), form.cleaned_data
@@ -221,10 +216,6 @@ class DeletedScimUserAdmin(RecordedMixin, ReadOnlyAdmin):
     def delete_model(self, request: HttpRequest, obj: Any) -> None:
         forget_deletion(obj)
 
-    def delete_queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
-        for row in queryset:
-            forget_deletion(row)
-
 
 @admin.register(ScimGroup)
 class ScimGroupAdmin(ReadOnlyAdmin):
@@ -235,14 +226,10 @@ class ScimGroupAdmin(ReadOnlyAdmin):
     search_fields = ("display_name", "external_id", "account__name")
     ordering = ("account__name", "display_name")
 
-    def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
-        rows: QuerySet[Any] = super().get_queryset(request).annotate(people=Count("members"))
-        return rows
+    member_count = count_column("people", "members")
 
-    @admin.display(description="members", ordering="people")
-    def member_count(self, group: Any) -> int:
-        count: int = group.people
-        return count
+    def get_queryset(self, request: HttpRequest) -> Any:
+        return super().get_queryset(request).annotate(people=Count("members"))
 
 
 @admin.register(ScimGroupMapping)

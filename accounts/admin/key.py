@@ -77,6 +77,16 @@ class ApiKeyAdmin(KeptRowsAdmin):
         *("external_user", "created_at", "updated_at", "deleted_at", "last_used_at"),
         *("usage", "lately", "histories"),
     )
+    form, new_form = KeyForm, NewKeyForm
+    new_fields = NewKeyForm.Meta.fields
+    fields = (*KeyForm.Meta.fields, *_FIXED)
+    fixed_fields = ("managed_workspaces", *_FIXED)
+    viewer_fields = (
+        *("name", "workspace", "creator", "limit", "limit_reset", "limit_enforcement"),
+        *("include_byok_in_limit", "scopes", "managed_workspaces", "allowed_models"),
+        *("allowed_ips", "rate_limits", "hedge", "rescue", *_FIXED),
+    )
+    related = ("account", "workspace__account")
 
     def get_queryset(self, request: HttpRequest) -> Any:
         spent = SpendCounter.objects.filter(
@@ -84,35 +94,8 @@ class ApiKeyAdmin(KeptRowsAdmin):
             scope_id=Cast(OuterRef("pk"), CharField()),
             window=SpendCounter.Window.TOTAL,
         ).values("spent_nano")[:1]
-        rows = super().get_queryset(request).select_related("account", "workspace__account")
         whole = Coalesce(Subquery(spent), 0, output_field=BigIntegerField())
-        return rows.annotate(spent_nano=whole)
-
-    def get_form(self, request: Any, obj: Any = None, change: bool = False, **options: Any) -> Any:
-        return super().get_form(
-            request, obj, change, **{"form": KeyForm if obj else NewKeyForm, **options}
-        )
-
-    def get_fields(self, request: HttpRequest, obj: ApiKey | None = None) -> Any:
-        if obj is None:
-            return NewKeyForm.Meta.fields
-        if self.has_change_permission(request, obj):
-            return (*KeyForm.Meta.fields, *self._FIXED)
-        shown = (
-            *("name", "workspace", "creator", "limit", "limit_reset", "limit_enforcement"),
-            *(
-                "include_byok_in_limit",
-                "scopes",
-                "managed_workspaces",
-                "allowed_models",
-                "allowed_ips",
-            ),
-            *("rate_limits", "hedge", "rescue"),
-        )
-        return (*shown, *self._FIXED)
-
-    def get_readonly_fields(self, request: HttpRequest, obj: ApiKey | None = None) -> Any:
-        return ("managed_workspaces", *self._FIXED) if obj else ()
+        return super().get_queryset(request).annotate(spent_nano=whole)
 
     @admin.display(description="for workspaces")
     def managed_workspaces(self, key: ApiKey) -> str:

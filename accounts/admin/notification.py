@@ -104,18 +104,13 @@ class ChannelAdmin(KeptRowsAdmin):
     ordering = ("account__name", "name")
     autocomplete_fields = ("account", "workspace")
     actions = ("test_channels",)
-    _FIXED = ("account", "workspace", "type", "label", "created_at", "updated_at")
-
-    def get_fields(self, request: HttpRequest, obj: Channel | None = None) -> Any:
-        typed = ("url", "recipients", "kinds", "disabled")
-        if obj is None:
-            return ("account", "workspace", "name", "type", *typed)
-        if not self.has_change_permission(request, obj):
-            return ("name", *self._FIXED, "disabled")
-        return ("name", *self._FIXED, *typed)
-
-    def get_readonly_fields(self, request: HttpRequest, obj: Channel | None = None) -> Any:
-        return self._FIXED if obj else ()
+    fixed_fields = ("account", "workspace", "type", "label", "created_at", "updated_at")
+    new_fields = (
+        *("account", "workspace", "name", "type"),
+        *("url", "recipients", "kinds", "disabled"),
+    )
+    fields = ("name", *fixed_fields, "url", "recipients", "kinds", "disabled")
+    viewer_fields = ("name", *fixed_fields, "disabled")
 
     def get_form(
         self, request: HttpRequest, obj: Any = None, change: bool = False, **options: Any

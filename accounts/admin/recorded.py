@@ -3,7 +3,6 @@
 from typing import Any, ClassVar
 
 from django.db import transaction
-from django.db.models import QuerySet
 from django.http import HttpRequest
 
 from accounts.services.records import operator_actor, read_fields, record_change
@@ -39,10 +38,6 @@ class RecordedMixin:
     def delete_row(self, request: HttpRequest, obj: object) -> None:
         delete: Any = super().delete_model  # type: ignore[misc] # Likewise the page's.
         delete(request, obj)
-
-    def delete_queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
-        for row in queryset:
-            self.delete_model(request, row)
 
     def _record(self, request: HttpRequest, obj: Any, action: str, before: Any) -> None:
         record_change(

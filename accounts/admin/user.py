@@ -36,14 +36,11 @@ class AccountInline(ReadOnlyInline):
 
     model = Membership
     fields = ("account", "role", "created_at")
-
-    def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
-        # A row is named after its account and its user.
-        return super().get_queryset(request).select_related("account", "user")
+    related = ("account", "user")
 
 
 @admin.register(User)
-class UserAdmin(RecordedMixin, _UserAdmin, PageAdmin):
+class UserAdmin(RecordedMixin, _UserAdmin, PageAdmin):  # type: ignore[misc]  # Stubs lack `change`.
     """Django's own page, with the public id and the accounts."""
 
     object_type = "user"
@@ -85,9 +82,6 @@ class UserAdmin(RecordedMixin, _UserAdmin, PageAdmin):
 
     def find_account_id(self, obj: object) -> None:
         """Nobody's own: a person may belong to several."""
-
-    def get_inlines(self, request: object, obj: object) -> Any:
-        return self.inlines if obj else ()
 
 
 # Their own pages show seeds and let operators write what people write themselves. They are there

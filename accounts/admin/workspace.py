@@ -152,23 +152,15 @@ class WorkspaceAdmin(PageAdmin):
     autocomplete_fields = ("account",)
     actions = ("take_out_of_use",)
     can_delete = False
-
-    def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
-        # A workspace is named after its account, also where other pages offer it for choice.
-        return super().get_queryset(request).select_related("account")
+    inlines = (BudgetInline,)
+    new_fields = (*_NEW, *_SETTINGS)
+    fields = (*new_fields, *_SHOWN)
+    fixed_fields = ("account", *_SHOWN)
+    related = ("account",)
 
     @admin.display(description="used")
     def lately(self, workspace: Workspace) -> SafeString:
         return render_usage(workspace.account_id, "workspace", workspace.pk)
-
-    def get_inlines(self, request: HttpRequest, obj: Workspace | None) -> Any:
-        return (BudgetInline,) if obj else ()
-
-    def get_fields(self, request: HttpRequest, obj: Workspace | None = None) -> Any:
-        return (*_NEW, *_SETTINGS, *_SHOWN) if obj else (*_NEW, *_SETTINGS)
-
-    def get_readonly_fields(self, request: HttpRequest, obj: Workspace | None = None) -> Any:
-        return ("account", *_SHOWN) if obj else ()
 
     def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
         by = operator_actor(request.user)
@@ -222,6 +214,7 @@ class WorkspaceMembershipAdmin(RecordedAdmin):
     ordering = ("workspace__slug", "membership__user__username")
     autocomplete_fields = ("workspace", "membership")
     exclude = ("own_role",)
+    fixed_fields = ("workspace", "membership")
 
     def find_account_id(self, obj: Any) -> Any:
         return obj.workspace.account_id
@@ -235,11 +228,6 @@ class WorkspaceMembershipAdmin(RecordedAdmin):
     def delete_row(self, request: HttpRequest, obj: Any) -> None:
         super().delete_row(request, obj)
         disable_lost_keys([obj], operator_actor(request.user))
-
-    def get_readonly_fields(
-        self, request: HttpRequest, obj: WorkspaceMembership | None = None
-    ) -> Any:
-        return ("workspace", "membership") if obj else ()
 
 
 @admin.register(Membership)
@@ -255,6 +243,4 @@ class MembershipAdmin(RecordedAdmin):
     search_fields = ("user__username", "user__public_id", "account__name")
     ordering = ("account__name", "user__username")
     autocomplete_fields = ("user", "account")
-
-    def get_readonly_fields(self, request: HttpRequest, obj: Membership | None = None) -> Any:
-        return ("user", "account") if obj else ()
+    fixed_fields = ("user", "account")

@@ -133,24 +133,16 @@ class InternAdmin(PageAdmin):
     change_list_template = "admin/interns/intern/change_list.html"
     # A row alone is never removed: `Delete` takes the whole intern down.
     can_add = can_delete = False
+    fields = (*FIELDS, *_SHOWN)
+    viewer_fields = ("description", "instructions", "model", "budget", "budget_reset", *_SHOWN)
+    readonly_fields = (*_SHOWN, "budget")
+    related = ("api_key", "workspace__account", "creator")
 
     class Media:
         css = {"all": ("interns/admin.css",)}
 
     def has_operate_permission(self, request: HttpRequest) -> bool:
         return bool(self.has_change_permission(request))
-
-    def get_queryset(self, request: HttpRequest) -> Any:
-        rows = super().get_queryset(request)
-        return rows.select_related("api_key", "workspace__account", "creator")
-
-    def get_fields(self, request: HttpRequest, obj: Intern | None = None) -> Any:
-        if obj is not None and not self.has_change_permission(request, obj):
-            return ("description", "instructions", "model", "budget", "budget_reset", *_SHOWN)
-        return (*FIELDS, *_SHOWN)
-
-    def get_readonly_fields(self, request: HttpRequest, obj: Intern | None = None) -> Any:
-        return (*_SHOWN, "budget")
 
     def changelist_view(self, request: HttpRequest, extra_context: Any = None) -> HttpResponse:
         statuses = Intern.objects.values_list("status").annotate(count=Count("pk"))

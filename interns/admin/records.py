@@ -6,7 +6,6 @@ from typing import Any, Final
 
 from django import forms
 from django.contrib import admin, messages
-from django.db.models import QuerySet
 from django.http import HttpRequest
 
 from accounts.services.records import operator_actor
@@ -184,16 +183,8 @@ class WorkspaceArchiveAdmin(PageAdmin):
     ordering = ("-created_at", "pk")
     search_fields = ("intern_name", "account__name", "sha256")
     search_help_text = "Name of the intern, account, checksum or id"
-
-    def get_form(self, request: Any, obj: Any = None, change: bool = False, **options: Any) -> Any:
-        chosen = {} if obj else {"form": ArchiveForm}
-        return super().get_form(request, obj, change, **{**options, **chosen})
-
-    def get_fields(self, request: HttpRequest, obj: object = None) -> Any:
-        return _ARCHIVE_FACTS if obj else ("intern", "uri", "sha256", "bytes")
-
-    def get_readonly_fields(self, request: HttpRequest, obj: object = None) -> Any:
-        return _ARCHIVE_FACTS if obj else ()
+    new_form, new_fields = ArchiveForm, ("intern", "uri", "sha256", "bytes")
+    fields = fixed_fields = _ARCHIVE_FACTS
 
     def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
         given = form.cleaned_data
@@ -213,7 +204,3 @@ class WorkspaceArchiveAdmin(PageAdmin):
     def delete_model(self, request: HttpRequest, obj: Any) -> None:
         if not delete_archive(obj, by=operator_actor(request.user)):
             messages.error(request, "The store does not let go of it; see the log")
-
-    def delete_queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
-        for row in queryset:
-            self.delete_model(request, row)

@@ -4,11 +4,11 @@ from typing import Any
 
 from django import forms
 from django.contrib import admin
-from django.db.models import Count, Q, QuerySet
+from django.db.models import Count, Q
 from django.http import HttpRequest
 
 from accounts.admin.fields import WordsField
-from accounts.services.records import Actor, operator_actor
+from accounts.services.records import operator_actor
 from gateway.admin import Form, PageAdmin, ReadOnlyAdmin
 from gateway.http.errors import GatewayError
 from interns.models import Vault, VaultSecret
@@ -103,26 +103,14 @@ class VaultSecretAdmin(PageAdmin):
     search_help_text = "Name, workspace, intern or id"
     autocomplete_fields = ("vault",)
     actions = None
+    form, new_form = SecretForm, NewSecretForm
+    new_fields = ("vault", "name", "value", "hosts")
+    fixed_fields = ("name", "vault", "fingerprint", "managed", "created_at", "updated_at")
+    fields = (*fixed_fields, "value", "hosts")
+    viewer_fields = (*fixed_fields, "hosts")
 
     def get_queryset(self, request: HttpRequest) -> Any:
         return super().get_queryset(request).defer("sealed", "vault__sealed_data_key")
-
-    def get_form(self, request: Any, obj: Any = None, change: bool = False, **options: Any) -> Any:
-        form = SecretForm if obj else NewSecretForm
-        return super().get_form(request, obj, change, **{"form": form, **options})
-
-    def get_fields(self, request: HttpRequest, obj: object = None) -> Any:
-        if obj is None:
-            return ("vault", "name", "value", "hosts")
-        facts = ("name", "vault", "fingerprint", "managed", "created_at", "updated_at")
-        if self.has_change_permission(request, obj):
-            return (*facts, "value", "hosts")
-        return (*facts, "hosts")
-
-    def get_readonly_fields(self, request: HttpRequest, obj: object = None) -> Any:
-        if obj is None:
-            return ()
-        return ("name", "vault", "fingerprint", "managed", "created_at", "updated_at")
 
     def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         mine = obj is None or not obj.managed
@@ -160,17 +148,13 @@ class VaultSecretAdmin(PageAdmin):
         obj.pk = made.pk
 
     def delete_model(self, request: HttpRequest, obj: Any) -> None:
-        _delete(obj, operator_actor(request.user))
-
-    def delete_queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
-        for row in queryset:
-            _delete(row, operator_actor(request.user))
+        delete_secret(
+            secrets=VaultSecret.objects.filter(vault=obj.vault_id),
+            name=obj.name,
+            account_id=_get_account_id(obj),
+            by=operator_actor(request.user),
+        )
 
 
 def _get_account_id(row: VaultSecret) -> Any:
     return row.vault.workspace.account_id
-
-
-def _delete(row: VaultSecret, by: Actor) -> None:
-    mine = VaultSecret.objects.filter(vault=row.vault_id)
-    delete_secret(secrets=mine, name=row.name, account_id=_get_account_id(row), by=by)

@@ -57,10 +57,6 @@ class DestinationAdmin(PageAdmin):
     def delete_model(self, request: HttpRequest, obj: Any) -> None:
         delete_destination(row=obj, by=operator_actor(request.user))
 
-    def delete_queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
-        for row in queryset:
-            delete_destination(row=row, by=operator_actor(request.user))
-
     @admin.action(description="Test the connection", permissions=["change"])
     def test_connection(self, request: HttpRequest, rows: QuerySet[Destination]) -> None:
         for row in rows:

@@ -11,7 +11,7 @@ from django.urls import URLPattern, path
 from pydantic import TypeAdapter
 from pydantic import ValidationError as SpecError
 
-from gateway.admin import Form, PageAdmin, ReadOnlyInline, TabularInline
+from gateway.admin import Form, PageAdmin, ReadOnlyInline, TabularInline, count_column
 from gateway.http.jsonio import JsonObject
 from routing.admin.charts import draw_history
 from routing.admin.rows import (
@@ -69,9 +69,7 @@ class EndpointInline(PricedRows, ReadOnlyInline):
 
     model = Endpoint
     fields = ("provider", "tag", "upstream_model", "status", "prompt_price", "completion_price")
-
-    def get_queryset(self, request: HttpRequest) -> QuerySet[Endpoint]:
-        return super().get_queryset(request).select_related("provider")
+    related = ("provider",)
 
 
 @admin.register(Model)
@@ -87,6 +85,7 @@ class ModelAdmin(DropsHistory, PageAdmin):
     search_fields = ("slug", "name", "canonical_slug", "aliases__alias")
     search_help_text = "Id, name, alias"
     inlines = (AliasInline, EndpointInline)
+    endpoints = count_column("endpoint_count", "endpoints")
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Model]:
         # A search joins the aliases, so the endpoints behind each of them are counted once.
@@ -94,11 +93,6 @@ class ModelAdmin(DropsHistory, PageAdmin):
         priced = Count("endpoints", filter=has_price("endpoints__"), distinct=True)
         rows: QuerySet[Model] = super().get_queryset(request)
         return rows.annotate(endpoint_count=every, priced_count=priced)
-
-    @admin.display(description="endpoints", ordering="endpoint_count")
-    def endpoints(self, model: Any) -> int:
-        count: int = model.endpoint_count
-        return count
 
     @admin.display(description="of them without a price")
     def without_price(self, model: Any) -> int:
@@ -108,9 +102,6 @@ class ModelAdmin(DropsHistory, PageAdmin):
     @admin.display(description="created", ordering="created")
     def created_day(self, model: Model) -> str:
         return datetime.fromtimestamp(model.created, UTC).date().isoformat()
-
-    def get_inlines(self, request: HttpRequest, obj: Model | None) -> Any:
-        return self.inlines if obj else ()
 
 
 @admin.register(ModelAlias)

@@ -138,10 +138,7 @@ class PresetVersionAdmin(ReadOnlyAdmin):
     search_help_text = "Slug of the preset, workspace, account or id"
     ordering = ("-created_at",)
     fields = ("id", "preset", "version", "creator", "created_at", "config", "system_prompt")
-
-    def get_queryset(self, request: HttpRequest) -> QuerySet[PresetVersion]:
-        rows: QuerySet[PresetVersion] = super().get_queryset(request)
-        return rows.select_related("preset__workspace__account", "creator")
+    related = ("preset__workspace__account", "creator")
 
     @admin.display(description="workspace")
     def workspace(self, version: PresetVersion) -> str:

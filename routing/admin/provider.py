@@ -8,7 +8,7 @@ from django.contrib import admin
 from django.db.models import Count, OuterRef, QuerySet, Subquery, Sum
 from django.http import HttpRequest, HttpResponse
 
-from gateway.admin import PageAdmin, ReadOnlyAdmin, usd_column
+from gateway.admin import PageAdmin, ReadOnlyAdmin, count_column, usd_column
 from gateway.http.jsonio import JsonObject, format_usd
 from gateway.outbound.http_client import Origin
 from routing.admin.charts import draw_history
@@ -178,12 +178,10 @@ class ProviderAdmin(DropsHistory, WriteOnlyAdmin, SwitchedAdmin):
             pooled=Count("credentials", distinct=True),
         )
 
-    def get_readonly_fields(
-        self, request: HttpRequest, obj: Provider | None = None
-    ) -> tuple[str, ...]:
-        # The credential is bound to the slug, and endpoints' tags begin with it.
-        own = ("credential_state", "probe_state", "history")
-        return ("slug", *own) if obj else own
+    readonly_fields = ("credential_state", "probe_state", "history")
+    # The credential is bound to it, and endpoints' tags begin with it.
+    fixed_fields = ("slug",)
+    endpoints = count_column("endpoint_count", "endpoints")
 
     @admin.display(description="credential")
     def credential_state(self, provider: Any) -> str:
@@ -208,11 +206,6 @@ class ProviderAdmin(DropsHistory, WriteOnlyAdmin, SwitchedAdmin):
     def history(self, provider: Provider) -> str:
         endpoints = Endpoint.objects.filter(provider=provider.pk)
         return draw_history(list(endpoints.values_list("pk", flat=True)))
-
-    @admin.display(description="endpoints", ordering="endpoint_count")
-    def endpoints(self, provider: Any) -> int:
-        count: int = provider.endpoint_count
-        return count
 
     def save_model(
         self, request: HttpRequest, obj: Provider, form: ProviderForm, change: bool
@@ -273,11 +266,9 @@ class ProviderCredentialAdmin(WriteOnlyAdmin):
             today_nano=_sum_since(today), month_nano=_sum_since(today.replace(day=1))
         )
 
-    def get_readonly_fields(
-        self, request: HttpRequest, obj: ProviderCredential | None = None
-    ) -> tuple[str, ...]:
-        # What is sealed is bound to both.
-        return ("masked", "provider", "label") if obj else ("masked",)
+    readonly_fields = ("masked",)
+    # What is sealed is bound to both.
+    fixed_fields = ("provider", "label")
 
     @admin.display(description="spent today (USD)")
     def spent_today(self, row: Any) -> str:
