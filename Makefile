@@ -53,6 +53,7 @@ test-for: installed-dev ## Run the tests that a change can touch: make test-for 
 test-nightly: installed-dev ## Run the long variants, then what is measured, alone
 	@status=0; \
 	GATEWAY_TEST_STORES=postgres $(LANE) --timeout=900 -m nightly || status=$$?; \
+	GATEWAY_TEST_STORES=sqlite $(LANE) --timeout=900 -m "both and not timed" || status=$$?; \
 	GATEWAY_TEST_TIMED=1 GATEWAY_TEST_STORES=postgres $(PYTEST) --timeout=900 -m "not nightly" \
 		$$(grep -rlE --include='test_*.py' 'mark\.timed|in_time\(' tests) || status=$$?; \
 	exit $$status

@@ -17,7 +17,7 @@ from tests.support.bed import Bed
 from tests.support.catalogue import rewritten
 from tests.support.gateways import SeededAccount, StartGateway, seed_account
 from tests.support.grids import diagonal
-from tests.support.lanes import is_dear, is_left_out
+from tests.support.lanes import is_dear, is_for_the_nightly, is_left_out
 from tests.support.loopback import only_loopback
 from tests.support.server import GatewayServer
 from tests.support.valkey import ValkeyServer
@@ -86,7 +86,13 @@ def _is_cell(item: pytest.Function) -> bool:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Of a test with the mark `grid`, what is off the diagonal is for the nightly."""
+    """For the nightly is what `lanes.toml` names, and of a test with the mark `grid` what is off
+    the diagonal."""
+    for item in items:
+        if isinstance(item, pytest.Function) and is_for_the_nightly(
+            item.path.relative_to(HERE), item.originalname
+        ):
+            item.add_marker("nightly")
     grids: dict[tuple[object, str], list[pytest.Function]] = {}
     for item in items:
         if isinstance(item, pytest.Function) and _is_cell(item):

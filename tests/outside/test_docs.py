@@ -43,7 +43,14 @@ def script(page: str) -> str:
     return "\n".join(parts)
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if "\n" in script(page)])
+@pytest.mark.parametrize(
+    "page",
+    [
+        pytest.param(page, marks=[] if page == "README.md" else pytest.mark.nightly)
+        for page in PAGES
+        if "\n" in script(page)
+    ],
+)
 def test_the_snippets_of_a_page_work_as_they_stand(outsider: Outsider, page: str) -> None:
     _, facts = outsider.running()
     place = outsider.folder / Path(page).stem

@@ -2,7 +2,7 @@
 
 import re
 import tomllib
-from fnmatch import fnmatch
+from fnmatch import fnmatch, translate
 from functools import cache
 from pathlib import Path, PurePath
 
@@ -22,7 +22,7 @@ def is_left_out(source: str, expression: str) -> bool:
         if term.startswith("not "):
             if f"mark.{term[4:]}" in whole_file:
                 return True
-        elif f"mark.{term}" not in source:
+        elif f"mark.{term}" not in source and term != "nightly":
             return True
     return False
 
@@ -33,9 +33,24 @@ def _load_lanes() -> dict[str, list[str]]:
 
 
 def is_dear(file: PurePath, expression: str, store: str) -> bool:
-    """Whether a file, named within `tests`, is left to the lanes that run thorough tests too."""
-    if "not thorough" not in expression:
-        return False
+    """Whether a file, named within `tests`, is left to the lanes that run thorough tests too, or
+    to the nightly alone."""
     lanes = _load_lanes()
-    patterns = lanes["everywhere"] + (lanes["sqlite"] if store == "sqlite" else [])
+    patterns: list[str] = []
+    if "not nightly" in expression:
+        patterns += lanes["nightly"] + (lanes["nightly_on_sqlite"] if store == "sqlite" else [])
+    if "not thorough" in expression:
+        patterns += lanes["thorough"]
     return any(fnmatch(file.as_posix(), pattern) for pattern in patterns)
+
+
+@cache
+def is_for_the_nightly(file: PurePath, test: str) -> bool:
+    """Whether a test of a file, named within `tests`, is left to the nightly by name."""
+    return bool(_compile_nightly().match(f"{file.as_posix()}::{test}"))
+
+
+@cache
+def _compile_nightly() -> re.Pattern[str]:
+    names = [each if "::" in each else f"{each}::*" for each in _load_lanes()["nightly"]]
+    return re.compile("|".join(map(translate, names)))
