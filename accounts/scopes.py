@@ -19,7 +19,6 @@ from django.http import HttpRequest
 from accounts.caller import Caller
 from accounts.models import Workspace
 from accounts.models.account import default_workspace_id
-from accounts.models.guardrail import DATA_REGIONS
 from accounts.roles import Action, may_key_of
 from gateway.database.db import Lane, run_queries
 from gateway.http.address import Network, find_address
@@ -155,8 +154,3 @@ def check_address(networks: tuple[Network, ...], request: HttpRequest) -> None:
 def clean_networks(texts: Iterable[str]) -> list[str]:
     """Addresses and networks as they are stored, each once. Raises `ValueError` for others."""
     return list(dict.fromkeys(str(ip_network(text.strip(), strict=False)) for text in texts))
-
-
-def list_allowed_regions(caller: Caller) -> list[str]:
-    """The data regions whose hosts take the caller's requests."""
-    return [each for each in DATA_REGIONS if caller.admits_region(each)]

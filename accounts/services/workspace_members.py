@@ -1,7 +1,7 @@
 """Members of workspaces. All who are named are moved, or nobody."""
 
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple
 from uuid import UUID
@@ -22,7 +22,6 @@ from accounts.services.lost_keys import disable_lost_keys
 from accounts.services.records import Actor
 from accounts.services.workspaces import find_workspace, record_workspace_change
 from gateway.http.errors import InvalidRequest, NotFound, SchemaInvalid
-from gateway.http.jsonio import JsonObject
 from gateway.http.paging import Page
 from gateway.http.validation import Issue
 
@@ -86,7 +85,7 @@ def add_members(
             "members added",
             workspace,
             None,
-            _build_fact(each.user.public_id for each in joining),
+            {"user_ids": [each.user.public_id for each in joining]},
         )
     return [_build_member(workspace, row) for row in rows.order_by("-created_at", "pk")], len(
         joining
@@ -126,7 +125,7 @@ def remove_members(*, account_id: UUID, reference: str, by: Actor, user_ids: Seq
         if leaving:
             removed_ids = [row.membership.user.public_id for row in leaving]
             record_workspace_change(
-                by, "members removed", workspace, _build_fact(removed_ids), None
+                by, "members removed", workspace, {"user_ids": removed_ids}, None
             )
     return len(leaving)
 
@@ -210,7 +209,3 @@ def _build_member(workspace: Workspace, row: Membership | WorkspaceMembership) -
 def _shorten_role(role: str) -> str:
     """`admin` or `member`, of a role in the account."""
     return "admin" if role in list_account_roles(Action.WORKSPACES) else "member"
-
-
-def _build_fact(user_ids: Iterable[str]) -> JsonObject:
-    return {"user_ids": list(user_ids)}

@@ -1,14 +1,14 @@
 """Providers: how they do now, what went wrong, and which share of the view's traffic is theirs."""
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 from decimal import Decimal
 from typing import Final, NamedTuple
 
 from django.shortcuts import get_object_or_404
 
 from accounts.models import Event
-from console.queries.endpoint_health import HealthHistory, load_health_history, read_learned
+from console.queries.endpoint_health import read_learned
 from console.queries.paging import Page, cut_page
 from console.queries.usage import sum_by_endpoint
 from console.scope import Scope
@@ -18,7 +18,6 @@ from routing.catalogue.listing import LearnedStats
 from routing.catalogue.models import Endpoint, Provider
 from routing.entities.prices import PriceError, Prices
 from routing.entities.vocabulary import STATUS_DISABLED, STATUS_ROUTABLE_MIN
-from routing.statistics.models import ProviderProbe
 
 ENDPOINTS_SHOWN: Final = 100
 _MILLION: Final = 1_000_000
@@ -184,12 +183,6 @@ class Incident(NamedTuple):
     what: str
 
 
-def load_history(provider: Provider, now: datetime, length: timedelta) -> HealthHistory:
-    """Of all its endpoints and accounts together."""
-    pks = Endpoint.objects.filter(provider=provider).values("pk")
-    return load_health_history(pks, now, length)
-
-
 def list_incidents(
     provider: Provider, samples: Sequence[Stretch], since: datetime, *, has_counts: bool
 ) -> list[Incident]:
@@ -224,7 +217,3 @@ def _list_reported_incidents(provider: Provider, since: datetime) -> list[Incide
         elif found and found[-1].end is None:
             found[-1] = found[-1]._replace(end=event.at)
     return found
-
-
-def find_probe(provider: Provider) -> ProviderProbe | None:
-    return ProviderProbe.objects.filter(provider=provider).first()

@@ -15,15 +15,14 @@ from accounts.services.records import operator_actor
 from console.charts import Series, bar_chart, line_chart
 from console.listing import Filter, Listing, has_words, is_value, list_choices
 from console.page import PageContext, page, render_page
+from console.queries.endpoint_health import load_health_history
 from console.queries.providers import (
     EndpointPrice,
     ProviderRow,
-    find_probe,
     find_provider,
     list_incidents,
     list_prices,
     list_providers,
-    load_history,
 )
 from console.queries.usage import list_errors_of_provider
 from console.scope import Scope
@@ -31,6 +30,7 @@ from console.table import Column, render_rows
 from routing.catalogue.models import Endpoint, Provider
 from routing.catalogue.spec import Slug, Url
 from routing.entities.vocabulary import STATUS_DISABLED
+from routing.statistics.models import ProviderProbe
 from routing.upstreams.wires import CHAT_KINDS
 
 if TYPE_CHECKING:
@@ -328,7 +328,9 @@ def _render(request: HttpRequest, page: PageContext, slug: str, **more: Any) -> 
     start = page.period.start(page.now)
     row, prices = find_provider(slug, page.scope, start, page.now)
     is_operator = page.scope.is_operator
-    history = load_history(row.provider, page.now, page.period.length)
+    # Of all its endpoints and accounts together.
+    pks = Endpoint.objects.filter(provider=row.provider).values("pk")
+    history = load_health_history(pks, page.now, page.period.length)
     incidents = list_incidents(row.provider, history.samples, start, has_counts=is_operator)
     errors = list_errors_of_provider(page.scope, row.provider.slug, page.now)
     moments, step, stretches = history.moments, history.step, history.stretches
@@ -342,7 +344,7 @@ def _render(request: HttpRequest, page: PageContext, slug: str, **more: Any) -> 
         "nav": "Providers",
         "row": row,
         "provider": row.provider,
-        "probe": find_probe(row.provider),
+        "probe": ProviderProbe.objects.filter(provider=row.provider).first(),
         "prices": prices,
         "history": history,
         # How many calls other accounts make is for operators.

@@ -81,16 +81,16 @@ class HostViewSet(InternChatViewSet):
     def answer(self, request: HttpRequest) -> HttpResponseBase:
         if not _read_host(request).endswith(f".{settings.INTERN_DOMAIN}"):
             raise UnknownPath
-        path = request.path_info
+        path, is_read = request.path_info, request.method in ("GET", "HEAD")
         if path == _CHAT and request.method == "POST":
             return self.chat(
                 request, lambda caller: _get_visible_intern(caller, _read_host(request))
             )
-        if path == "/" and "HTTP_AUTHORIZATION" not in request.META and _is_read(request):
+        if path == "/" and "HTTP_AUTHORIZATION" not in request.META and is_read:
             return _answer_part(PAGE)
         if path.startswith(_OWN):
             part = PARTS.get(request.path_info)
-            if part is None or not _is_read(request):
+            if part is None or not is_read:
                 raise UnknownPath
             return _answer_part(part)
         caller = authorize_caller(request)
@@ -118,10 +118,6 @@ host_view = HostViewSet.as_view(dict.fromkeys(METHODS, "answer"))
 def _read_host(request: HttpRequest) -> str:
     """The name without its port."""
     return str(request.META.get("HTTP_HOST", "")).lower().partition(":")[0].rstrip(".")
-
-
-def _is_read(request: HttpRequest) -> bool:
-    return request.method in ("GET", "HEAD")
 
 
 def _get_visible_intern(caller: Caller, hostname: str) -> Intern:

@@ -77,12 +77,6 @@ def _read_members(text: str) -> list[str]:
     ]
 
 
-def normalize_weights(weights: dict[str, float]) -> dict[str, float]:
-    """Probabilities: what sums to more than 1 is scaled down to it."""
-    total = max(1.0, sum(weights.values()))
-    return {label: weight / total for label, weight in weights.items()}
-
-
 def find_weight(label: str, texts: list[str], weights: dict[str, float]) -> float:
     """The weight that is given to a label itself, else the sum of what stands behind it."""
     if label in weights:
@@ -102,10 +96,12 @@ def build_scored_token(tokens: list[tuple[str, float]], top: int) -> JsonObject:
     return {"content": [element], "refusal": None}
 
 
-def rank_tokens(shares: dict[str, float]) -> list[tuple[str, float]]:
-    """Labels with their log-probabilities, likeliest first. What cannot be is not there."""
-    ranked = sorted(shares.items(), key=lambda each: -each[1])
-    return [(label, log(share)) for label, share in ranked if share > 0]
+def rank_tokens(weights: dict[str, float]) -> list[tuple[str, float]]:
+    """Labels with their log-probabilities, likeliest first. What cannot be is not there. What sums
+    to more than 1 is scaled down to it."""
+    total = max(1.0, sum(weights.values()))
+    ranked = sorted(weights.items(), key=lambda each: -each[1])
+    return [(label, log(weight / total)) for label, weight in ranked if weight > 0]
 
 
 def _build_token(token: str, logprob: float) -> JsonObject:

@@ -14,7 +14,6 @@ from routing.simulator.judging import (
     as_text,
     build_scored_token,
     find_weights,
-    normalize_weights,
     rank_tokens,
     read_choices,
 )
@@ -309,7 +308,7 @@ def _build_judgement(
             return {}
         total = sum(weights.values()) or 1.0
         return {"text": json.dumps({label: weights[label] / total for label in properties})}
-    tokens = rank_tokens(normalize_weights(weights))
+    tokens = rank_tokens(weights)
     if verdict is not None and verdict.tokens is not None:
         tokens = verdict.tokens
     if not tokens:

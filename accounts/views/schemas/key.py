@@ -12,8 +12,9 @@ from pydantic_core import PydanticCustomError
 from accounts.caller import Caller
 from accounts.limit_words import ManagedBody, ManagedChanges
 from accounts.models import ApiKey, LedgerEntry, WorkspaceBudget
+from accounts.models.guardrail import DATA_REGIONS
 from accounts.rates import FreeRequests
-from accounts.scopes import NETWORKS_MAX, Scope, clean_networks, list_allowed_regions
+from accounts.scopes import NETWORKS_MAX, Scope, clean_networks
 from accounts.services.budgets import BudgetStanding, read_budget_standings
 from accounts.services.key_limits import KeyUsage
 from accounts.services.keys import GRACE_S_MAX
@@ -332,7 +333,7 @@ def load_current_key(caller: Caller, free: FreeRequests, at: datetime) -> JsonOb
         organization_id=str(key.account_id),
         budgets=[_serialize_budget(each) for each in standings],
         effective_budget=_serialize_budget(tightest) if tightest else None,
-        allowed_data_regions=list_allowed_regions(caller),
+        allowed_data_regions=[each for each in DATA_REGIONS if caller.admits_region(each)],
         free_model_daily_requests=free._asdict(),
     )
 

@@ -70,11 +70,6 @@ def _build_placeholder() -> Block:
     return {"type": "text", "text": _PLACEHOLDER}
 
 
-def is_prefill(turns: list[JsonObject]) -> bool:
-    """Whether the model is to continue an answer."""
-    return bool(turns[-1]["role"] == "assistant")
-
-
 def lacks_thinking(turns: list[JsonObject]) -> bool:
     """Whether the model is in the middle of calling tools and the reasoning that led there is
     gone; it cannot think on from there."""

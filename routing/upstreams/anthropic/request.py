@@ -12,7 +12,6 @@ from routing.entities.exchange import Prompt, Terms
 from routing.upstreams.anthropic.blocks import read_cache_mark
 from routing.upstreams.anthropic.messages import (
     build_messages,
-    is_prefill,
     lacks_thinking,
     limit_marks,
     mark_last_block,
@@ -197,7 +196,9 @@ def _put_tools(sent: JsonObject, body: JsonObject, supported: frozenset[str]) ->
 def refuses_thinking(sent: JsonObject) -> bool:
     """Where the API refuses thinking, the answer matters more than the reasoning."""
     forced = sent.get("tool_choice", {}).get("type") in ("any", "tool")
-    return forced or is_prefill(sent["messages"]) or lacks_thinking(sent["messages"])
+    # The model is to continue an answer.
+    is_prefill = sent["messages"][-1]["role"] == "assistant"
+    return forced or is_prefill or lacks_thinking(sent["messages"])
 
 
 def fit_to_thinking(sent: JsonObject) -> None:
