@@ -137,6 +137,8 @@ class RateRule(NamedTuple):
 
     def counts(self, marks: Marks) -> bool:
         """Whether requests with these marks count."""
+        if self.user is None and self.tag is None:
+            return True
         if self.user is not None and (marks.user is None or self.user not in (EACH, marks.user)):
             return False
         if self.tag is None:

@@ -2,8 +2,9 @@
 beside it without any.
 
 The second gateway stands on the same database and catalogue. Rate limits are settings, the rest
-belongs to an account of its own: a limit on the key, two budgets of its workspace, a guardrail with
-a budget, lists, a data policy and content filters, and a preset that each request names.
+belongs to an account of its own: a limit on the key, two budgets of its workspace, rate limits of
+both, a guardrail with a budget, lists, a data policy and content filters, and a preset that each
+request names.
 """
 
 import json
@@ -19,6 +20,19 @@ from tests.support.server import GatewayServer
 
 # None of them is ever met.
 _RATES: Final = {"ROUTER_KEY_RPM": "1000000000", "ROUTER_KEY_TPM": "1000000000000"}
+_MANY: Final = 1_000_000_000
+_KEY_RATES: Final = [
+    {
+        "requests_per_minute": _MANY,
+        "burst": _MANY // 60 + 1,
+        "requests_per_day": _MANY,
+        "tokens_per_minute": _MANY,
+        "concurrent": _MANY,
+    },
+    {"scope": {"model": "bench/whole"}, "requests_per_minute": _MANY},
+    {"scope": {"user": "*"}, "requests_per_minute": _MANY},
+]
+_WORKSPACE_RATES: Final = [{"requests_per_minute": _MANY, "concurrent": _MANY}]
 _LIMIT_USD: Final = 100_000
 _GUARDRAIL: Final = {
     "name": "Careful",
@@ -59,7 +73,9 @@ def _rule(server: GatewayServer, account: SeededAccount) -> None:
         return answer.json()
 
     manage, key_hash = account.management_key, account.api_key_hash
-    limit = {"limit": _LIMIT_USD, "limit_reset": "monthly"}
+    limit = {"limit": _LIMIT_USD, "limit_reset": "monthly", "rate_limits": _KEY_RATES}
+    path = f"workspaces/{account.workspace_id}"
+    put("PATCH", path, {"rate_limits": _WORKSPACE_RATES}, key=manage)
     put("PATCH", f"keys/{key_hash}", limit, key=manage)
     for interval, times in (("monthly", 2), ("daily", 1)):
         path = f"workspaces/{account.workspace_id}/budgets/{interval}"

@@ -23,6 +23,7 @@ from gateway.limits.rules import (
 )
 from gateway.live_settings import settings
 from routing.entities.entries import EndpointEntry
+from routing.entities.identity_cache import IdentityCache
 from routing.metering.usage import Room, Usage, output_tokens_bound, prompt_tokens_bound
 from routing.selection.filters import LIMITS_STEP
 from routing.selection.types import Excluded
@@ -42,6 +43,16 @@ _WORDS: Final = {
     DAY: "requests per day",
     TOKENS: "tokens per minute",
 }
+
+
+# Rules of a caller that count what some endpoints are asked, and those that count whole requests:
+# callers are kept, and most have rules of one kind.
+list_endpoint_rules: IdentityCache[tuple[RateRule, ...], tuple[RateRule, ...]] = IdentityCache(
+    lambda rules: tuple(rule for rule in rules if rule.names_endpoints)
+)
+list_request_rules: IdentityCache[tuple[RateRule, ...], tuple[RateRule, ...]] = IdentityCache(
+    lambda rules: tuple(rule for rule in rules if not rule.names_endpoints)
+)
 
 
 class Full(NamedTuple):
@@ -150,14 +161,13 @@ def read_marks(progress: RequestProgress) -> Marks:
 def list_own_rules(progress: RequestProgress, endpoint: EndpointEntry) -> list[RateRule]:
     """The rules of key and workspace that count what this endpoint is asked."""
     own = progress.context.caller.rate_rules
-    if not own:
+    if not own or not (own := list_endpoint_rules(own)):
         return []
     marks = read_marks(progress)
     return [
         rule
         for rule in own
-        if rule.names_endpoints
-        and rule.counts(marks)
+        if rule.counts(marks)
         and rule.model in (None, endpoint.canonical_slug)
         and rule.provider in (None, endpoint.provider.slug)
     ]

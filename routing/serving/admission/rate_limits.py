@@ -24,7 +24,7 @@ from gateway.limits.limits import (
     find_window_start,
     rate_limiter,
 )
-from gateway.limits.rules import TOKENS, RateRule, find_bound, list_windows
+from gateway.limits.rules import TOKENS, Marks, RateRule, find_bound, list_windows
 from gateway.live_settings import settings
 from routing.metering.usage import Usage
 from routing.serving.admission.endpoint_limits import (
@@ -36,6 +36,7 @@ from routing.serving.admission.endpoint_limits import (
     end_attempt_places,
     is_shared,
     list_own_rules,
+    list_request_rules,
     read_marks,
     settle_attempts,
     take_limits,
@@ -59,12 +60,13 @@ def too_many(progress: RequestProgress) -> GatewayError | None:
     if not has_limits(progress.context.caller):
         return None
     bounds: list[Bound] = []
-    if progress.parent is None:
+    marks = read_marks(progress)
+    rules = _list_rules(progress, marks)
+    if rules and progress.parent is None:
         # Who asks a model for a tool is one of those under way already.
-        marks = read_marks(progress)
-        found = (find_bound(rule, marks) for rule in _list_rules(progress))
+        found = (find_bound(rule, marks) for rule in rules)
         bounds = [bound for bound in found if bound is not None]
-    taken = take_limits(_list_limits(progress), bounds)
+    taken = take_limits(_list_limits(progress, rules, marks), bounds)
     if isinstance(taken, Full):
         return refuse_full(progress, taken)
     progress.limits_taken, progress.places = taken.windows, taken.places
@@ -73,7 +75,10 @@ def too_many(progress: RequestProgress) -> GatewayError | None:
 
 def would_be_too_many(progress: RequestProgress) -> GatewayError | None:
     """The 429 that the call would get if it were sent now. It counts for nothing."""
-    limits = _list_limits(progress) if has_limits(progress.context.caller) else []
+    if not has_limits(progress.context.caller):
+        return None
+    marks = read_marks(progress)
+    limits = _list_limits(progress, _list_rules(progress, marks), marks)
     exceeded = rate_limiter().find_exceeded(*limits) if limits else None
     return None if exceeded is None else refuse_full(progress, Full(exceeded))
 
@@ -105,7 +110,7 @@ def end_places(progress: RequestProgress) -> None:
     end_attempt_places(progress)
 
 
-def _list_limits(progress: RequestProgress) -> list[Limit]:
+def _list_limits(progress: RequestProgress, rules: Sequence[RateRule], marks: Marks) -> list[Limit]:
     """Those that are on and concern this call."""
     payer, limits = progress.context.payer, []
     is_free, is_other = _find_tiers(progress)
@@ -119,20 +124,16 @@ def _list_limits(progress: RequestProgress) -> list[Limit]:
         # One that may use more than the whole limit waits for a minute that is all its own.
         cost = min(_most_tokens(progress), tokens)
         limits.append(Limit(f"{KEY_TOKENS}:{payer.key_id}", tokens, MINUTE_S, cost))
-    if rules := _list_rules(progress):
-        marks, tokens = read_marks(progress), _most_tokens(progress)
+    if rules:
+        tokens = _most_tokens(progress)
         limits += [limit for rule in rules for limit in list_windows(rule, marks, tokens)]
     return limits
 
 
-def _list_rules(progress: RequestProgress) -> list[RateRule]:
+def _list_rules(progress: RequestProgress, marks: Marks) -> list[RateRule]:
     """The rules of key and workspace that count whole requests."""
-    marks = read_marks(progress)
-    return [
-        rule
-        for rule in progress.context.caller.rate_rules
-        if not rule.names_endpoints and rule.counts(marks)
-    ]
+    rules = progress.context.caller.rate_rules
+    return [rule for rule in list_request_rules(rules) if rule.counts(marks)] if rules else []
 
 
 def has_limits(caller: Caller) -> bool:

@@ -154,13 +154,16 @@ def _read_answer(attempt: Attempt, reply: Reply) -> Answer:
 
 
 def _note_unserved(progress: RequestProgress, attempt: Attempt, answer: Answer) -> None:
-    """Note what the provider bills of an answer that nobody may come to read, and counts."""
+    """Note what the provider bills of an answer that nobody may come to read, and counts. Others
+    may be asked yet, so that the endpoint's place is free at once."""
+    tokens = 0
     if answer.usage or has_content(answer.message):
         chars = count_text_chars(answer.message)
         usage = measure_usage(progress, attempt, answer.usage, chars)
         note_house_cost(progress, attempt, usage)
-        if progress.loop is None:
-            settle_attempt(attempt, usage.total_tokens)
+        tokens = usage.total_tokens
+    if progress.loop is None:
+        settle_attempt(attempt, tokens)
 
 
 def _find_breakage(answer: Answer) -> UpstreamFailure | None:

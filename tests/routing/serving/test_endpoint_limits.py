@@ -127,9 +127,11 @@ def test_what_a_rescue_s_first_part_used_counts_at_its_own_endpoint_alone(counte
     assert [counters.left(window) for window in windows] == [5000 - 120, 5000 - 137]
 
 
-@pytest.mark.parametrize("stream", [False, True])
-def test_what_nobody_read_of_an_answer_counts_at_its_endpoint(counters, stream: bool) -> None:
-    rules = build_rules("endpoint:1", [{"tokens_per_minute": 5000}])
+@pytest.mark.parametrize(("broken_off", "tokens"), [("stream", 120), ("whole", 120), ("error", 0)])
+def test_what_nobody_read_of_an_answer_counts_at_its_endpoint_and_ends_its_place(
+    counters, places, broken_off: str, tokens: int
+) -> None:
+    rules = build_rules("endpoint:1", [{"tokens_per_minute": 5000, "concurrent": 1}])
     limited = at(PAID, rate_rules=rules, context_length=4000)
     call = call_to(limited, max_tokens=1000)
     taken = endpoint_limits.take_for_endpoint(call, limited)
@@ -138,16 +140,18 @@ def test_what_nobody_read_of_an_answer_counts_at_its_endpoint(counters, stream: 
     call.attempts += [broken, attempt_at(at("acme/other"))]
     used = {"prompt_tokens": 100, "completion_tokens": 20, "total_tokens": 120}
 
-    if stream:
+    if broken_off == "stream":
         relay: Any = SimpleNamespace(usage=used, produced_chars=80)
         note_unread(call, broken, relay)
     else:
-        answer = Answer({"content": "x" * 80}, "error", None, used, *[None] * 4)
+        said = ({"content": "x" * 80}, used) if broken_off == "whole" else ({}, None)
+        answer = Answer(said[0], "error", None, said[1], *[None] * 4)
         attempt_answer._note_unserved(call, broken, answer)
+    assert places.count_own("places:endpoint:1||||") == 0
     rate_limits.settle(call, Usage(7, 7))
 
     [window] = list_windows(rules[0], Marks(), tokens=1)
-    assert counters.left(window) == 5000 - 120
+    assert counters.left(window) == 5000 - tokens
 
 
 def test_each_turn_of_a_loop_counts_where_it_was_answered(counters) -> None:
