@@ -23,6 +23,7 @@ from gateway.environment.tools import *
 from gateway.environment.traces import *
 from gateway.home import PROJECT, find_package
 from gateway.logs.setup import build_config
+from gateway.redis_url import build_broker
 from gateway.theme.settings import UNFOLD as UNFOLD
 
 try:
@@ -217,7 +218,7 @@ if USAGE_EXPORT_STORE:
 
 
 # --- Background work ------------------------------------------------------------------------------
-CELERY_BROKER_URL = REDIS_URL.replace("unix://", "redis+socket://", 1)
+CELERY_BROKER_URL, _broker_options = build_broker(REDIS_URL)
 CELERY_TASK_ACKS_LATE = True
 CELERY_TASK_REJECT_ON_WORKER_LOST = True
 CELERY_WORKER_PREFETCH_MULTIPLIER = 1
@@ -231,6 +232,7 @@ CELERY_BROKER_TRANSPORT_OPTIONS: dict[str, Any] = {
     "unacked_restore_throttle": 1,
     "socket_timeout": 5,
     "socket_connect_timeout": 2,
+    **_broker_options,
 }
 if not CELERY_BROKER_URL:
     _queue = GATEWAY_HOME / "queue"

@@ -20,8 +20,10 @@ from django.conf import settings
 from gevent import Timeout
 from redis.backoff import NoBackoff
 from redis.retry import Retry
+from redis.sentinel import Sentinel, SentinelConnectionPool
 
 from gateway.database.db import under_gevent
+from gateway.redis_url import read_sentinel_url
 
 log = logging.getLogger("gateway.hints")
 T = TypeVar("T")
@@ -210,12 +212,10 @@ def shared_cache() -> SharedCache:
 
 
 def _store(url: str, timeout_s: float) -> "redis.Redis":
-    pool = redis.BlockingConnectionPool.from_url(
+    pool = build_pool(
         url,
-        max_connections=CONNECTIONS_MAX,
-        timeout=timeout_s,
-        socket_timeout=timeout_s,
-        socket_connect_timeout=timeout_s,
+        timeout_s=timeout_s,
+        connections=CONNECTIONS_MAX,
         # Ever more of what does not answer is what a caller needs least.
         retry=Retry(NoBackoff(), 0),
         # Every word of a greeting is a round trip.
@@ -223,6 +223,37 @@ def _store(url: str, timeout_s: float) -> "redis.Redis":
         driver_info=None,
     )
     return redis.Redis(connection_pool=pool)
+
+
+def build_pool(
+    url: str, *, timeout_s: float, connections: int, **options: Any
+) -> redis.ConnectionPool:
+    """Connections to the store. Each wait, also that for a free one, takes at most `timeout_s`."""
+    waits = {"socket_timeout": timeout_s, "socket_connect_timeout": timeout_s}
+    found = read_sentinel_url(url)
+    if found is None:
+        return redis.BlockingConnectionPool.from_url(
+            url, max_connections=connections, timeout=timeout_s, **waits, **options
+        )
+    manager = Sentinel(
+        found.sentinels,
+        sentinel_kwargs={**waits, **options, "password": found.sentinel_password or None},
+    )
+    return _SentinelPool(
+        found.service,
+        manager,
+        max_connections=connections,
+        timeout=timeout_s,
+        db=found.database,
+        username=found.user or None,
+        password=found.password or None,
+        **waits,
+        **options,
+    )
+
+
+class _SentinelPool(SentinelConnectionPool, redis.BlockingConnectionPool):
+    """Waits for a free connection, as that to one server does."""
 
 
 @contextmanager

@@ -13,6 +13,7 @@ from gateway.database.db import DATABASE_GONE
 from gateway.database.migration_state import list_foreign, list_pending
 from gateway.database.replica import REPLICA
 from gateway.doctor.findings import Finding, Question, State
+from gateway.shared_cache import build_pool
 
 # The oldest that Django takes.
 POSTGRES_MIN: Final = 14
@@ -149,9 +150,8 @@ def examine_hint_store(question: Question) -> Iterator[Finding]:
         else:
             yield Finding("redis", "ok", "none is configured")
         return
-    store = redis.Redis.from_url(
-        settings.REDIS_URL, socket_timeout=_LOOK_S, socket_connect_timeout=_LOOK_S
-    )
+    pool = build_pool(settings.REDIS_URL, timeout_s=_LOOK_S, connections=1)
+    store = redis.Redis.from_pool(pool)
     try:
         seconds, micros = store.time()
     except (redis.RedisError, OSError) as error:

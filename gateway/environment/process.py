@@ -8,6 +8,7 @@ from gateway import env
 from gateway.env import SettingError
 from gateway.environment.section import Section
 from gateway.home import home, keep_private, private_folder, secret
+from gateway.redis_url import SCHEME, read_sentinel_url
 
 # WAL lets readers go on while the writer commits. FULL, because an answered charge must survive a
 # power cut and not only a killed process.
@@ -91,6 +92,12 @@ secrets = Section(
 )
 SECRET_KEY = secrets(
     "SECRET_KEY", "signs sessions", secret, production=PRODUCTION, bytes_of_entropy=48
+)
+SECRET_KEY_FALLBACKS = secrets(
+    "SECRET_KEY_FALLBACKS",
+    "former `SECRET_KEY`s, with commas between: sessions and requests between machines signed by "
+    "them still count",
+    env.words,
 )
 VAULT_MASTER_KEY = secrets(
     "VAULT_MASTER_KEY",
@@ -207,12 +214,18 @@ if env.url("DATABASE_READ_URL", ("postgres", "postgresql")) is not None:
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 stores.declare(
     "REDIS_URL",
-    "Redis or Valkey, for the queue and what processes share",
+    "Redis or Valkey, for the queue and what processes share: `redis://`, `rediss://` or "
+    "`unix://`; where sentinels say which server is the primary, "
+    "`redis+sentinel://user:password@host:port,host:port/0?service=NAME`",
     "url",
     "that of `make run`",
 )
-env.url("REDIS_URL", ("redis", "rediss", "unix"))
 REDIS_URL = env.text("REDIS_URL")
+try:
+    if read_sentinel_url(REDIS_URL) is None:
+        env.url("REDIS_URL", ("redis", "rediss", "unix", SCHEME))
+except ValueError as error:
+    raise SettingError("REDIS_URL", str(error)) from None
 REDIS_TIMEOUT = stores("REDIS_TIMEOUT", "longest wait for an answer of Redis", env.seconds, 0.1)
 
 

@@ -1,0 +1,130 @@
+"""Redis as sentinels have it: two servers, and whoever is the primary now."""
+
+import socket
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+from kombu import Connection
+
+from gateway.redis_url import SCHEME, build_broker, read_sentinel_url
+from gateway.shared_cache import SharedCache, build_pool
+from tests.support import processes
+from tests.support.postgres import free_port
+from tests.support.valkey import binary
+
+PASSWORD = "p@ss:word"
+QUOTED = "p%40ss%3Aword"
+
+
+class Servers:
+    """A primary, its replica and one sentinel of them."""
+
+    def __init__(self, folder: Path, stack: ExitStack) -> None:
+        self.ports = [free_port(), free_port()]
+        self.sentinel_port = free_port()
+        self.url = f"{SCHEME}://:{QUOTED}@127.0.0.1:1,127.0.0.1:{self.sentinel_port}/3?service=g"
+        self._folder, self._stack = folder, stack
+
+    def start(self) -> None:
+        auth = ["--requirepass", PASSWORD, "--masterauth", PASSWORD, "--save", ""]
+        for port in self.ports:
+            more = ["--replicaof", "127.0.0.1", str(self.ports[0])] if port != self.ports[0] else []
+            self._spawn(port, ["--port", str(port), *auth, *more])
+        config = self._folder / "sentinel.conf"
+        config.write_text(
+            f"port {self.sentinel_port}\nsentinel monitor g 127.0.0.1 {self.ports[0]} 1\n"
+            f"sentinel auth-pass g {PASSWORD}\nsentinel down-after-milliseconds g 500\n"
+        )
+        self._spawn(self.sentinel_port, [config, "--sentinel"])
+        wait(lambda: self.sentinel().sentinel_masters()["g"]["num-slaves"] == 1, "the replica")
+
+    def _spawn(self, port: int, words: list[Any]) -> None:
+        log = self._folder / f"{port}.log"
+        process = processes.spawn([binary(), *words, "--dir", self._folder], log=log)
+        self._stack.callback(processes.kill, process)
+        wait(lambda: not socket.create_connection(("127.0.0.1", port), 1).close(), "a server")
+
+    def sentinel(self) -> "redis.Redis":
+        client = redis.Redis(port=self.sentinel_port, decode_responses=True)
+        self._stack.callback(client.close)
+        return client
+
+    def fail_over(self) -> None:
+        """Make the replica the primary; what was it follows."""
+        before = self.sentinel().sentinel_master("g")["port"]
+        self.sentinel().execute_command("SENTINEL", "FAILOVER", "g")
+        wait(lambda: self.sentinel().sentinel_master("g")["port"] != before, "the other primary")
+
+
+def wait(holds: Any, what: str) -> None:
+    def look() -> bool:
+        try:
+            return bool(holds())
+        except (OSError, redis.RedisError, LookupError):
+            return False
+
+    processes.eventually(look, within_s=20, what=what, log=None)
+
+
+@pytest.fixture
+def servers(tmp_path: Path) -> Iterator[Servers]:
+    with ExitStack() as stack:
+        servers = Servers(tmp_path, stack)
+        servers.start()
+        yield servers
+
+
+def test_hints_and_jobs_follow_the_primary(servers: Servers) -> None:
+    hints = SharedCache(servers.url, timeout_s=5)
+    url, options = build_broker(servers.url)
+    jobs = Connection(url, transport_options=options)
+
+    def write(value: str) -> bool:
+        return hints.run(lambda store: bool(store.set("hint", value)), default=False, knocks=True)
+
+    assert write("one")
+    jobs.SimpleQueue("jobs").put("first")
+    servers.fail_over()
+
+    # The first may still be heard by the one that was the primary. It is in the URL's database.
+    other = redis.Redis(port=servers.ports[1], password=PASSWORD, db=3)
+    wait(lambda: write("two") and other.get("hint") == b"two", "a hint after the failover")
+    assert other.llen("jobs") == 1
+    jobs.close()
+    again = Connection(url, transport_options=options)
+    queue = again.SimpleQueue("jobs")
+    queue.put("second")
+    assert [queue.get(timeout=5).payload for _ in range(2)] == ["first", "second"]
+    for each in (again, hints, other):
+        each.close()
+
+
+def test_the_doctor_asks_the_primary(servers: Servers) -> None:
+    with redis.Redis.from_pool(build_pool(servers.url, timeout_s=5, connections=1)) as store:
+        assert store.role()[0] == b"master"
+
+
+@pytest.mark.parametrize(
+    ("url", "why"),
+    [
+        ("a:1", "names no service"),
+        ("a:1/0?service=g&ssl=1", "knows no ssl"),
+        ("a:1/x?service=g", "no number"),
+        ("a:1,:2?service=g", "odd"),
+        ("a:x?service=g", "odd"),
+    ],
+)
+def test_an_odd_url_says_why(url: str, why: str) -> None:
+    with pytest.raises(ValueError, match=why):
+        read_sentinel_url(f"{SCHEME}://{url}")
+
+
+def test_a_plain_url_is_none_of_theirs() -> None:
+    assert read_sentinel_url("redis://a:1/0") is None
+    assert build_broker("unix:///x") == ("redis+socket:///x", {})
+    found = read_sentinel_url(f"{SCHEME}://u:{QUOTED}@[::1]:5,b/2?service=g&sentinel_password=s")
+    assert found == ([("::1", 5), ("b", 26379)], "g", "u", PASSWORD, 2, "s")
