@@ -6,7 +6,6 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from functools import cache
-from hmac import compare_digest
 from typing import Final, TypeVar
 from uuid import UUID
 
@@ -41,7 +40,7 @@ from interns.runtime.tunnel import (
     REASON_HEADER,
     REQUEST_HEADER,
     SignedRequest,
-    sign_answer,
+    is_proof,
 )
 from routing.serving.request.context import forget_origin
 from routing.upstreams.sse import EventTooLarge, SseParser
@@ -223,8 +222,7 @@ def send_request(
 def _check_tunnel(reply: HttpReply, signature: str) -> None:
     """Raises `ChatRefused` where a stranger answered, or the other end had no answer."""
     reason: str | None = reply.headers.get(REASON_HEADER.lower())
-    proof = reply.headers.get(ANSWER_HEADER.lower(), "").encode()
-    if not compare_digest(proof, sign_answer(signature).encode()):
+    if not is_proof(reply.headers.get(ANSWER_HEADER.lower(), ""), signature):
         reason = "intern_unreachable"
     if reason is not None:
         reply.close()

@@ -24,8 +24,9 @@ from interns.runtime.tunnel import (
     PREFIX,
     REASON_HEADER,
     REQUEST_HEADER,
+    USED,
     SignedRequest,
-    is_signed,
+    find_secret,
     read_header,
     read_host,
     sign_answer,
@@ -61,9 +62,10 @@ class TunnelViewSet(InternViewSet):
             bytes(read_raw_body(request, bytes_max=BODY_BYTES_MAX)),
             stated.wait_s,
         )
-        if not is_signed(signed, stated):
+        secret = find_secret(signed, stated)
+        if secret is None or not USED.use(stated.signature):
             raise UnknownPath
-        proof = {ANSWER_HEADER: sign_answer(header)}
+        proof = {ANSWER_HEADER: sign_answer(header, secret)}
         intern = UUID(intern_id)
         if way == "log":
             lines = int(rest[1:]) if rest[1:].isdecimal() else 1

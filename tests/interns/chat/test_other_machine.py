@@ -1,14 +1,18 @@
 """Interns of another machine, reached through a web process there."""
 
+import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
 from uuid import uuid4
 
 import pytest
 import requests
 
 from interns.models import Intern, InternHost
+from interns.runtime.tunnel import SignedRequest, read_host
 from tests.interns.chat.conftest import OpenRoom, chat_settings
 from tests.interns.chat.room import Room, ending_of, events_of, refusal_of, text_of
 from tests.interns.chat.scripted_agent import END, PERMISSION, SEVER, content, question
@@ -107,3 +111,19 @@ def test_nobody_else_gets_in(far_room: Room, far: GatewayServer) -> None:
         assert response.status_code == 404
         assert "X-Intern-Tunnel-Proof" not in response.headers
     assert far_room.agent.heads == []
+
+
+def test_who_reads_along_can_repeat_nothing(
+    far_room: Room, far: GatewayServer, settings: Any
+) -> None:
+    settings.SECRET_KEY = far.env["SECRET_KEY"]
+    path = f"/api/internal/interns/{far_room.intern_id}/disk"
+    host = read_host(urlsplit(far.root_url).netloc)
+    header = SignedRequest(host, "GET", path, b"", 5).sign(time.time())
+
+    answers = [
+        requests.get(f"{far.root_url}{path}", headers={"X-Intern-Tunnel": header}, timeout=60)
+        for _ in range(2)
+    ]
+
+    assert [answer.status_code for answer in answers] == [200, 404]
