@@ -59,6 +59,19 @@ PAGES = {
     "settings-audit": "/console/settings/audit",
     "you": "/console/you",
     "not-found": "/console/none",
+    "compare": "/console/compare-models?model=simulated/small&model=simulated/large",
+    "new-person": "/console/people/new",
+}
+# Pages of what stands first in a list.
+FIRST_OF = {
+    "workspace": "/console/workspaces",
+    "guardrail": "/console/guardrails",
+    "person": "/console/people",
+    "preset": "/console/presets",
+    "intern": "/console/interns?as=list",
+    "change": "/console/settings/audit",
+    "refused": "/console/requests?outcome=refused",
+    "failed-over": "/console/requests?outcome=retried",
 }
 
 
@@ -81,6 +94,28 @@ def ask_models(facts: dict[str, Any]) -> str:
         if answer.ok and number % 3 != 1:
             found = answer.json()["id"]
     return found
+
+
+def make_things(facts: dict[str, Any]) -> None:
+    """An intern, a preset, a decision, and a request that fails over."""
+    hello: Any = {"messages": [{"role": "user", "content": "Hello"}], "model": "simulated/small"}
+    teams = {"billing": "money and invoices", "support": "what does not work"}
+    team = {"type": "choice", "instructions": "Which team should answer?", "criteria": teams}
+    decision: Any = {"model": "simulated/small", "state": "The parcel came broken."}
+    requests.put(f"{facts['simulator_url']}/_outage/thrifty", json={"seconds": 5}, timeout=30)
+    for path, body in (
+        ("v1/interns", {"name": "scribe", "description": "Keeps notes", "provision": True}),
+        ("v1/presets/brief/chat/completions", {**hello, "temperature": 0.2}),
+        ("v1/chat/completions", {**hello, "provider": {"order": ["simulated-thrifty"]}}),
+        ("alpha/decisions", {**decision, "questions": {"team": team}}),
+    ):
+        answer = requests.post(
+            f"{facts['root_url']}/api/{path}",
+            headers={"Authorization": f"Bearer {facts['api_key']}"},
+            json=body,
+            timeout=30,
+        )
+        assert answer.ok, answer.text
 
 
 def ask_thrifty_first(facts: dict[str, Any]) -> str:
@@ -107,7 +142,11 @@ def take_pictures(browser: Browser, facts: dict[str, Any], folder: Path) -> None
     tab.get_by_role("button", name="Open the console").click()
     tab.wait_for_load_state("networkidle")
     tab.screenshot(path=folder / f"first-request-{WIDE}-light.png", full_page=True)
+    make_things(facts)
     pages = PAGES | {"request": f"/console/requests/{ask_models(facts)}"}
+    for name, path in FIRST_OF.items():
+        tab.goto(path)
+        pages[name] = tab.locator("main tbody a").first.get_attribute("href") or ""
     cookies = tab.context.cookies()
     themes: tuple[Theme, ...] = get_args(Theme)
     for width, theme in product((WIDE, NARROW), themes):

@@ -1,6 +1,7 @@
 """What a person sees in the first minutes, in a real browser against everything that `make run`
 starts."""
 
+import time
 from typing import Any
 
 import pytest
@@ -13,8 +14,10 @@ from tests.support.browser import (
     Browser,
     find_barriers,
     is_scrolled_sideways,
+    measure_shift,
     open_browser,
 )
+from tests.support.promptness import in_time
 
 pytestmark = [
     pytest.mark.timeout(240),
@@ -22,6 +25,8 @@ pytestmark = [
     pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed"),
 ]
 ARRIVES_MS = 10_000
+TAIL_S_MAX = 2.0
+SHIFT_MAX = 0.1
 # Every page; a new one joins them.
 PAGES = (
     *("/", "/console/requests", "/console/models", "/console/models/simulated/small"),
@@ -104,8 +109,10 @@ def test_who_stands_on_a_row_with_the_keyboard_stays_there(
     row.focus()
 
     second = ask(facts)
+    answered_s = time.monotonic()
 
     expect(tab.locator(f"tbody a[href$='{second}']")).to_be_visible(timeout=ARRIVES_MS)
+    in_time(time.monotonic() - answered_s, TAIL_S_MAX)
     expect(row).to_be_focused()
 
 
@@ -122,6 +129,8 @@ def test_pages_have_no_barriers_and_fit(
         assert answer is not None
         tab.wait_for_load_state("networkidle")
         assert (path, find_barriers(tab), is_scrolled_sideways(tab)) == (path, [], False)
+        shift = measure_shift(tab)
+        assert shift <= SHIFT_MAX, (path, shift)
 
 
 def test_the_admin_has_no_barriers(facts: dict[str, Any], browser: Browser) -> None:

@@ -8,7 +8,7 @@ import json
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from typing import Any, Literal
+from typing import Any, Final, Literal
 from urllib.parse import urlsplit
 
 from axe_playwright_python.sync_playwright import Axe
@@ -90,3 +90,18 @@ def is_scrolled_sideways(tab: Page) -> bool:
     """Whether the page is wider than the window."""
     script = "document.documentElement.scrollWidth > document.documentElement.clientWidth + 1"
     return bool(tab.evaluate(script))
+
+
+def measure_shift(tab: Page) -> float:
+    """How far the page's parts moved by themselves since it was opened: Cumulative Layout Shift."""
+    return float(tab.evaluate(_SHIFT))
+
+
+_SHIFT: Final = """
+() => {
+  const seen = new PerformanceObserver(() => {});
+  seen.observe({ type: "layout-shift", buffered: true });
+  const own = seen.takeRecords().filter((each) => !each.hadRecentInput);
+  return own.reduce((sum, each) => sum + each.value, 0);
+}
+"""
