@@ -97,7 +97,7 @@ REPORTS_DROPPED: Final = Counter(
 )
 FAILURES_LOST: Final = Counter(
     "gateway_failed_requests_lost_total",
-    "Failed requests that are not on record, because the database was gone for too long.",
+    "Failed requests that are not on record: the database was gone for too long, or refused them.",
 )
 _STATES: Final = ("unstable", "parked", "half_open", "failing")
 

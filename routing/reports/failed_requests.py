@@ -118,6 +118,22 @@ class FailureWriter:
             self._store(rows, counts)
         except DATABASE_GONE:
             self._keep(rows, counts)
+        except Exception as error:  # noqa: BLE001 - Whatever is wrong with one row, the others are written.
+            log.error("Failed requests are written one by one: %s", type(error).__name__)
+            for row in rows:
+                # On SQLite another row may have that of the write that was undone.
+                row.pk = None
+                self._store_alone([row], Counter())
+            for counted, count in counts.items():
+                self._store_alone([], Counter({counted: count}))
+
+    def _store_alone(self, rows: list[FailedRequest], counts: Counter[CountedFailure]) -> None:
+        try:
+            self._store(rows, counts)
+        except DATABASE_GONE:
+            self._keep(rows, counts)
+        except Exception:  # noqa: BLE001 - It is said what was wrong.
+            self._lose(len(rows) + counts.total())
 
     def _add(self, report: RequestReport) -> None:
         error, caller = report.error, report.caller
@@ -198,7 +214,10 @@ class FailureWriter:
         now = time.monotonic()
         if now - self._logged_at >= _LOG_EVERY_S:
             self._logged_at = now
-            log.warning("%d failed requests are not on record so far: too many waited", self.lost)
+            text = (
+                "%d failed requests are not on record so far: too many waited, or no row fits them"
+            )
+            log.warning(text, self.lost)
 
 
 def _find_second(row: FailedRequest) -> SourceSecond:

@@ -116,6 +116,19 @@ def test_what_finds_no_database_is_written_with_the_next_batch() -> None:
     assert FailedRequestCount.objects.get().requests == 1
 
 
+@pytest.mark.both
+@pytest.mark.django_db
+def test_a_failure_that_no_table_takes_takes_no_other_with_it() -> None:
+    writer = FailureWriter()
+
+    unfit = report(requested_model="half a pair \ud800")
+    write(writer, [report(), unfit, report(), report(is_counted=True)])
+
+    assert FailedRequest.objects.count() == 2
+    assert FailedRequestCount.objects.get().requests == 1
+    assert writer.lost == 1
+
+
 def test_all_processes_together_have_as_many_records_as_one(valkey: ValkeyServer) -> None:
     mine, theirs = (SharedCache(valkey.url, timeout_s=1) for _ in range(2))
 
