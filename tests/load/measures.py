@@ -2,7 +2,8 @@
 
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from statistics import median
 from typing import Any
@@ -198,23 +199,14 @@ class Measures:
         return Tools(pairs, toolless)
 
     def observing(self) -> Observed:
-        """64 connections: with metrics and without, with traces of a tenth and without, in turn;
-        and the parts alone."""
-        seconds = self.plan.busy_s
+        """Connections shared by a gateway with metrics, one with traces and one with neither, all
+        at the same time; and the parts alone."""
         pairs: dict[str, list[Pair]] = {"metrics": [], "traces": []}
         with observed_gateways(self.stand, self._governed) as gateways:
-            for target, web in gateways.values():
-                self._load(target, BUSY_CONNECTIONS, self.plan.warm_up_s, web)
-            for number in range(self.plan.observing_pairs):
-                self.say(f"metrics and traces, pair {number + 1} of {self.plan.observing_pairs}")
+            self._load_together(gateways, self.plan.warm_up_s)
+            for _ in self._turns("metrics and traces, round", self.plan.observing_pairs):
+                done = self._load_together(gateways, self.plan.busy_s)
                 for name, found in pairs.items():
-                    # Whoever comes first has a colder machine, so both do in turn.
-                    order = (name, "plain") if number % 2 else ("plain", name)
-                    done = {
-                        each: self._load(target, BUSY_CONNECTIONS, seconds, web)
-                        for each in order
-                        for target, web in (gateways[each],)
-                    }
                     found.append(Pair(done[name], done["plain"]))
         alone = Observing(**self._apart("observing", self.plan.observing_s))
         return Observed(**pairs, alone=alone)
@@ -292,6 +284,18 @@ class Measures:
             self.stand.warn(f"{load.failed} of {load.requests} requests failed")
         self.answered += 0 if web is self.stand.ceiling_web else done.units
         return done
+
+    def _load_together(
+        self, gateways: Mapping[str, tuple[Target, ProcessTree]], seconds: float
+    ) -> dict[str, Interval]:
+        """One interval of each, with as many connections."""
+        connections = BUSY_CONNECTIONS // len(gateways)
+
+        def load(name: str) -> Interval:
+            return self._load(gateways[name][0], connections, seconds, gateways[name][1])
+
+        with ThreadPoolExecutor(len(gateways)) as pool:
+            return dict(zip(gateways, pool.map(load, gateways), strict=True))
 
     def _load_ceiling(self, connections: int, seconds: float) -> Interval:
         return self._load(self._ceiling, connections, seconds, self.stand.ceiling_web)

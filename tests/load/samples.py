@@ -113,7 +113,7 @@ class Tools:
 
 @dataclass(frozen=True)
 class Observed:
-    """Pairs of a gateway with metrics, or with traces of a tenth, and one with neither."""
+    """Pairs of a gateway with metrics, or with traces of all requests, and one with neither."""
 
     metrics: Sequence[Pair]
     traces: Sequence[Pair]
@@ -248,18 +248,21 @@ def _observing_lines(observed: Observed) -> Lines:
     """What each pair's first side costs beyond its second."""
     alone = observed.alone
     request_us = median(pair.ceiling.cpu_us_per_unit for pair in observed.metrics)
-    alone_us = {"metrics": alone.metrics_us, "traces": alone.traced_us * SHARE}
-    found = {
+    metrics, traces = ratio_line(observed.metrics), ratio_line(observed.traces)
+    untraced_percent = alone.untraced_us / request_us * 100
+    traced_percent = ((traces.value or 0) - 1) * 100
+    return {
         "untraced_percent": Line(
-            alone.untraced_us / request_us * 100,
-            f"{alone.untraced_us:.1f} us of {request_us:.0f} us",
-        )
+            untraced_percent, f"{alone.untraced_us:.1f} us of {request_us:.0f} us"
+        ),
+        "metrics_percent": Line(
+            ((metrics.value or 0) - 1) * 100, f"{metrics.note}; alone {alone.metrics_us:.1f} us"
+        ),
+        "traces_percent": Line(
+            untraced_percent + traced_percent * SHARE,
+            f"of all {traced_percent:.0f} %: {traces.note}; alone {alone.traced_us:.0f} us",
+        ),
     }
-    for name, pairs in (("metrics", observed.metrics), ("traces", observed.traces)):
-        line = ratio_line(pairs)
-        note = f"{line.note}; alone {alone_us[name]:.1f} us"
-        found[f"{name}_percent"] = Line(((line.value or 0) - 1) * 100, note)
-    return found
 
 
 def _flood_lines(samples: Sequence[Flooded]) -> Lines:

@@ -126,7 +126,7 @@ def test_figures_come_from_the_samples_and_ratios_are_taken_within_a_pair() -> N
             "tools_ratio": 1.6,
             "metrics_percent": 60,
             "untraced_percent": 0.001,
-            "traces_percent": 60,
+            "traces_percent": 6.001,
             "flood_p95_ratio": 1.1,
             "flood_records": 50,
             "guesses_p50_ratio": 1.05,
