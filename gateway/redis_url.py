@@ -62,7 +62,7 @@ def build_broker(url: str) -> tuple[str, dict[str, Any]]:
         f"sentinel://{account}{f'[{host}]' if ':' in host else host}:{port}/{found.database}"
         for host, port in found.sentinels
     ]
-    own = {"socket_timeout": 2, "socket_connect_timeout": 2}
+    own: dict[str, Any] = {"socket_timeout": 2, "socket_connect_timeout": 2}
     if found.sentinel_password:
         own["password"] = found.sentinel_password
     return ";".join(urls), {"master_name": found.service, "sentinel_kwargs": own}

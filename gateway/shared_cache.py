@@ -239,7 +239,7 @@ def build_pool(
         found.sentinels,
         sentinel_kwargs={**waits, **options, "password": found.sentinel_password or None},
     )
-    return _SentinelPool(
+    return _SentinelPool(  # type: ignore[no-untyped-call]  # redis-py has no types here.
         found.service,
         manager,
         max_connections=connections,

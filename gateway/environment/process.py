@@ -16,7 +16,7 @@ _SQLITE_PRAGMAS = "PRAGMA journal_mode=WAL;PRAGMA synchronous=FULL;PRAGMA foreig
 
 
 def read_database_settings(
-    name: str = "DATABASE_URL", *, pool_size: int, pool_timeout_s: float
+    name: str = "DATABASE_URL", *, pool_size: int, pool_timeout_s: float, has_pooler: bool
 ) -> dict[str, Any]:
     """The entry of DATABASES for the URL of that name; SQLite in the home folder where it is
     unset."""
@@ -48,6 +48,8 @@ def read_database_settings(
         "PORT": str(parts.port or options.pop("port", "")),
         "OPTIONS": options,
         "CONN_HEALTH_CHECKS": True,
+        # The next read of a cursor may reach another connection of the pooler's.
+        "DISABLE_SERVER_SIDE_CURSORS": has_pooler,
     }
 
 
@@ -190,6 +192,13 @@ DATABASE_POOL_SIZE = stores(
 DATABASE_TIMEOUT = stores(
     "DATABASE_TIMEOUT", "longest wait for a database connection", env.seconds, 1.5
 )
+DATABASE_POOLER = stores(
+    "DATABASE_POOLER",
+    "whether `DATABASE_URL` leads to a pooler in transaction mode, such as pgbouncer: then nothing "
+    "is prepared or kept for longer than a transaction",
+    env.boolean,
+    False,
+)
 stores.declare(
     "DATABASE_URL",
     "`postgresql://...`, or `sqlite:////absolute/path`",
@@ -197,7 +206,11 @@ stores.declare(
     "SQLite in `GATEWAY_HOME`",
 )
 DATABASES = {
-    "default": read_database_settings(pool_size=DATABASE_POOL_SIZE, pool_timeout_s=DATABASE_TIMEOUT)
+    "default": read_database_settings(
+        pool_size=DATABASE_POOL_SIZE,
+        pool_timeout_s=DATABASE_TIMEOUT,
+        has_pooler=DATABASE_POOLER,
+    )
 }
 stores.declare(
     "DATABASE_READ_URL",
@@ -209,7 +222,10 @@ if env.url("DATABASE_READ_URL", ("postgres", "postgresql")) is not None:
     if not DATABASES["default"]["ENGINE"].endswith("postgresql"):
         raise SettingError("DATABASE_READ_URL", "only PostgreSQL has replicas: set DATABASE_URL")
     DATABASES["replica"] = read_database_settings(
-        "DATABASE_READ_URL", pool_size=DATABASE_POOL_SIZE, pool_timeout_s=DATABASE_TIMEOUT
+        "DATABASE_READ_URL",
+        pool_size=DATABASE_POOL_SIZE,
+        pool_timeout_s=DATABASE_TIMEOUT,
+        has_pooler=DATABASE_POOLER,
     )
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 stores.declare(

@@ -2,7 +2,8 @@
 
 The ledger's batch is a dozen small statements, always the same ones. psycopg's cursors cost ten
 microseconds of CPU each on top of the database's own work; here every text is prepared once per
-connection and its values go as text.
+connection and its values go as text. Behind a pooler a connection is another one after each
+transaction, and nothing is prepared.
 """
 
 import itertools
@@ -34,7 +35,7 @@ class Pipeline:
     connection can go on. Outside a transaction every pipeline is one of its own.
     """
 
-    def __init__(self, raw: "psycopg.Connection[Any]", prepared: "dict[str, bytes]") -> None:
+    def __init__(self, raw: "psycopg.Connection[Any]", prepared: "dict[str, bytes] | None") -> None:
         self._raw = raw
         self._prepared = prepared
         self._waiting: list[_Queued] = []
@@ -53,14 +54,17 @@ class Pipeline:
         pgconn = self._raw.pgconn
         waiting, self._waiting = self._waiting, []
         pgconn.enter_pipeline_mode()
-        fresh: list[str] = []
+        prepared, fresh = self._prepared, list[str]()
         for sql, parameters in waiting:
-            if sql not in self._prepared:
+            if prepared is None:
+                pgconn.send_query_params(number_placeholders(sql), parameters)
+                continue
+            if sql not in prepared:
                 name = b"flight_%d" % next(_NAMES)
-                self._prepared[sql] = name
+                prepared[sql] = name
                 self._raw.pgconn.send_prepare(name, number_placeholders(sql))
                 fresh.append(sql)
-            pgconn.send_query_prepared(self._prepared[sql], parameters)
+            pgconn.send_query_prepared(prepared[sql], parameters)
         pgconn.pipeline_sync()
         results = self._raw.wait(_read_results(pgconn))
         pgconn.exit_pipeline_mode()
@@ -68,7 +72,8 @@ class Pipeline:
         if failed is not None:
             # Behind a failed statement nothing is prepared; what was before it is prepared twice.
             for sql in fresh:
-                del self._prepared[sql]
+                assert prepared is not None
+                del prepared[sql]
             message = failed.error_message.decode("utf-8", "replace").strip()
             state = failed.error_field(pq.DiagnosticField.SQLSTATE)
             error: type[psycopg.Error] = psycopg.OperationalError

@@ -61,7 +61,7 @@ class LedgerSession:
             self._raw.isolation_level = None
         else:
             self._raw = _open_postgresql(parameters)
-        self._prepared: dict[str, bytes] = {}
+        self._prepared: dict[str, bytes] | None = None if settings.DATABASE_POOLER else {}
         self._pipeline: Pipeline | None = None
         self._block = _PipelineBlock(self)
         self._rows: int | None = None
@@ -257,6 +257,8 @@ class CooperativeConnection(psycopg.Connection[Any]):
 def _open_postgresql(parameters: JsonObject) -> Any:
     foreign = ("cursor_factory", "prepare_threshold")
     options = _KEEPALIVE | {k: v for k, v in parameters.items() if k not in foreign}
+    if settings.DATABASE_POOLER:
+        options["prepare_threshold"] = None
     if under_gevent():
         return CooperativeConnection.connect(**options, autocommit=True)
     return psycopg.connect(**options, autocommit=True)

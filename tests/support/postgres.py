@@ -29,7 +29,7 @@ def binaries() -> Path:
 
 
 @cache
-def _as_someone_else() -> list[str]:
+def as_someone_else() -> list[str]:
     """PostgreSQL refuses to run as root: the prefix that makes it another user."""
     if os.getuid() != 0:
         return []
@@ -103,7 +103,7 @@ class PostgresCluster:
         options = [word for pair in settings.items() for word in ("-c", "=".join(pair))]
         log = self.folder / "postgres.log"
         self._process = processes.spawn(
-            [*_as_someone_else(), binaries() / "postgres", "-D", data, *options],
+            [*as_someone_else(), binaries() / "postgres", "-D", data, *options],
             log=log,
             # An immediate shutdown: the postmaster takes its children with it.
             death_signal=signal.SIGQUIT,
@@ -115,18 +115,18 @@ class PostgresCluster:
         self._own_folder()
         command = [str(binaries() / "pg_basebackup"), "--write-recovery-conf", "--checkpoint=fast"]
         command += ["--no-sync", "-D", str(self.folder / "data"), "-d", primary.url("postgres")]
-        subprocess.run([*_as_someone_else(), *command], check=True)
+        subprocess.run([*as_someone_else(), *command], check=True)
 
     def _own_folder(self) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
-        if _as_someone_else()[:1] == ["setpriv"]:
+        if as_someone_else()[:1] == ["setpriv"]:
             os.chown(self.folder, _UNPRIVILEGED_ID, _UNPRIVILEGED_ID)
 
     def _make(self, data: Path) -> None:
         self._own_folder()
         options = ["-U", USER, "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync"]
         subprocess.run(
-            [*_as_someone_else(), binaries() / "initdb", "-D", data, *options],
+            [*as_someone_else(), binaries() / "initdb", "-D", data, *options],
             check=True,
             stdout=subprocess.DEVNULL,
         )
