@@ -17,6 +17,8 @@ from typing import Any
 import pytest
 
 from routing.simulator.testing import SimulatedUpstream
+from tests.conformance.desk import Desk, changed_workspace
+from tests.conformance.guarded import set_guardrail
 from tests.faults import bench, victims
 from tests.faults.faulty_postgres import FaultyPostgres
 from tests.faults.victims import Victim
@@ -46,6 +48,20 @@ SETTINGS: dict[str, Any] = {
 MODELS = {True: "kill/stream", False: "kill/whole"}
 PERSONAS = {True: "kill-stream", False: "kill-whole"}
 PACE = {"first_token_s": 0.003, "tokens_per_s": 2000, "error_rate": 0}
+# What a request may have that holds, reserves and settles in ways of its own.
+MANY = 1_000_000
+RATES = [
+    {"requests_per_minute": MANY, "tokens_per_minute": 100 * MANY, "concurrent": MANY},
+    {"scope": {"model": MODELS[False]}, "requests_per_minute": MANY, "burst": MANY // 10},
+]
+FEATURES: dict[str, Any] = {
+    "hedge": True,
+    "rescue": True,
+    "rate_limits": RATES,
+    "end_user_budget": {"reset_interval": "daily", "limit_usd": 10, "overrides": []},
+    "tag_budgets": [{"tag": "run=*", "reset_interval": "daily", "limit_usd": 1000}],
+}
+FILTERS = {"output_filters": [{"pattern": "nobody says this", "action": "block"}]}
 MOMENTS = ("request seen", "first chunk sent", "last byte sent")
 WHAT = ("server", "worker", "postgres", "valkey")
 WITHOUT_STORES = ("server", "worker")
@@ -63,6 +79,14 @@ class Rig:
     heard: list[Heard] = field(default_factory=list)
     seen: set[str] = field(default_factory=set)
     gated_server_kills: int = 0
+    body: dict[str, Any] = field(default_factory=dict)
+
+    def switch_features_on(self) -> None:
+        """For all requests of the account, which have a tag too."""
+        manage = Desk(self.server, self.upstream, self.account)
+        changed_workspace(manage, **FEATURES)
+        set_guardrail(manage, **FILTERS)
+        self.body["metadata"] = {"run": "kills"}
 
     def victim(self, what: str, chance: random.Random) -> Victim:
         if what == "server":
@@ -138,6 +162,7 @@ def _ask(rig: Rig, tag: str, *, stream: bool) -> Heard:
         messages=[{"role": "user", "content": tag}],
         max_tokens=100,
         stream=stream,
+        **rig.body,
     )
 
 
@@ -237,6 +262,12 @@ def kill_on(rig: Rig, chance: random.Random, rounds: list[str]) -> None:
 @pytest.mark.timeout(180)
 def test_the_books_agree_after_a_kill_of_each_kind(rig: Rig) -> None:
     kill_on(rig, seeded(), [*(WHAT if rig.cluster else WITHOUT_STORES), "worker", "server"])
+
+
+@pytest.mark.timeout(180)
+def test_the_books_agree_after_kills_with_limits_budgets_and_races(rig: Rig) -> None:
+    rig.switch_features_on()
+    kill_on(rig, seeded(), [*(WHAT if rig.cluster else WITHOUT_STORES)])
 
 
 @pytest.mark.nightly
