@@ -56,7 +56,10 @@ def inbox() -> Iterator[Inbox]:
 
 @pytest.fixture
 def server(tmp_path: Path, stores: Bed, simulator: SimulatedUpstream) -> Iterator[GatewayServer]:
-    models = [bench.model("told/first", bench.endpoint("first", pricing=QUARTER))]
+    models = [
+        bench.model("told/first", bench.endpoint("first", pricing=QUARTER)),
+        bench.model("told/unpriced", bench.endpoint("second", pricing=None)),
+    ]
     with StartGateway(stores, tmp_path) as start:
         yield start.with_catalogue(
             bench.as_yaml(bench.personas(simulator), models),
@@ -116,6 +119,38 @@ def test_events_arrive_beside_long_tasks_and_silent_receivers(
     server.wait_until(lambda: levels() == [50, 80, 100], within_s=PATIENCE_S)
     wanted = {"channel.test", "key.created"}
     server.wait_until(lambda: inbox.kinds("/in") >= wanted, within_s=PATIENCE_S)
+
+
+def test_what_keys_money_providers_and_models_come_to_arrives(
+    server: GatewayServer, worker: None, simulator: SimulatedUpstream, inbox: Inbox
+) -> None:
+    simulator.clear()
+    desk = open_desk(server, simulator)
+    add_webhook(desk, inbox, "/in")
+    key = desk.account.api_key_hash
+    manage(desk, "PATCH", f"/keys/{key}", limit=1)
+    other = manage(desk, "POST", "/keys", 201, name="ci")["hash"]
+    assert desk.manage("POST", f"/keys/{other}/rotate", {}).status_code == 200
+    for _ in range(2):
+        desk.ok()
+    assert desk.post(model="told/unpriced").status_code >= 400
+    simulator.script("first", {"status": 503}, repeat=True)
+    for _ in range(2):
+        assert desk.post().status_code == 503
+
+    wanted = {"key.created", "key.rotated", "key.limit_threshold", "credit.low"}
+    wanted |= {"provider.down", "model.unpriced"}
+    server.wait_until(lambda: inbox.kinds("/in") >= wanted, within_s=PATIENCE_S)
+    simulator.clear()
+
+    def is_back() -> bool:
+        desk.post()
+        return "provider.up" in inbox.kinds("/in")
+
+    server.wait_until(is_back, within_s=PATIENCE_S)
+    # Each once, whoever looks and how often.
+    kinds = [told["type"] for _, _, told in inbox.posts if told["type"] != "key.limit_threshold"]
+    assert sorted(kinds) == sorted(set(kinds))
 
 
 def test_an_event_outlives_the_worker_that_was_killed_while_it_sent_it(
