@@ -205,7 +205,7 @@ async (png) => {
   const canvas = document.createElement("canvas");
   [canvas.width, canvas.height] = [picture.width, picture.height];
   canvas.getContext("2d").drawImage(picture, 0, 0);
-  return canvas.toDataURL("image/webp", 0.65).split(",")[1];
+  return canvas.toDataURL("image/webp", 0.6).split(",")[1];
 }
 """
 
