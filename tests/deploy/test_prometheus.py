@@ -39,9 +39,18 @@ _QUIET = re.compile(
 )
 
 
-def list_queries() -> list[str]:
+def list_queries(title: str = "") -> list[str]:
+    """Those of the dashboard, or of the one panel whose title begins so."""
     panels = json.loads(DASHBOARD.read_text(encoding="utf-8"))["panels"]
-    return [each["expr"] for panel in panels for each in panel.get("targets", ())]
+    chosen = (panel for panel in panels if panel["title"].startswith(title))
+    return [each["expr"] for panel in chosen for each in panel.get("targets", ())]
+
+
+def fill_in(query: str) -> str:
+    """A query of the dashboard with its variables as they are at first."""
+    for name, value in _VARIABLES.items():
+        query = query.replace(name, value)
+    return query
 
 
 def list_rules() -> list[dict[str, Any]]:
@@ -133,10 +142,7 @@ def list_empty_queries(prometheus: Prometheus) -> list[str]:
     """Those of the dashboard without an answer, but for what a plain gateway has nothing of."""
     empty = []
     for query in list_queries():
-        asked = query
-        for name, value in _VARIABLES.items():
-            asked = asked.replace(name, value)
-        found = prometheus.get("query", query=asked)
+        found = prometheus.get("query", query=fill_in(query))
         if not (found and found["result"]) and not _QUIET.search(query):
             empty.append(query)
     return empty
@@ -175,6 +181,15 @@ def test_prometheus_answers_every_query_and_sees_a_provider_die(
         assert prometheus.finds_down("Down")
         assert not prometheus.finds_down("Up")
         assert not seldom.finds_down("Up")
+        # Who was hit, and what was paid meanwhile.
+        for title, labels in (
+            ("Who is hit", {"workspace": account.workspace_id, "provider": "Down"}),
+            ("Charge per hour by workspace", {"workspace": account.workspace_id}),
+            ("Cost per hour by provider", {"provider": "Up"}),
+        ):
+            (query,) = list_queries(title)
+            found = prometheus.get("query", query=fill_in(query))["result"]
+            assert any(labels.items() <= each["metric"].items() for each in found), title
     finally:
         prometheus.stop()
         seldom.stop()
