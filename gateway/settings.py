@@ -17,13 +17,13 @@ from gateway.environment.interns import *
 from gateway.environment.interns import archive_storage
 from gateway.environment.notifications import *
 from gateway.environment.process import *
+from gateway.environment.redis_url import build_broker
 from gateway.environment.section import refuse_unknown_names
 from gateway.environment.sign_in import *
 from gateway.environment.tools import *
 from gateway.environment.traces import *
 from gateway.home import PROJECT, find_package
 from gateway.logs.setup import build_config
-from gateway.redis_url import build_broker
 from gateway.theme.settings import UNFOLD as UNFOLD
 
 try:

@@ -23,7 +23,7 @@ from redis.retry import Retry
 from redis.sentinel import Sentinel, SentinelConnectionPool
 
 from gateway.database.db import under_gevent
-from gateway.redis_url import read_sentinel_url
+from gateway.environment.redis_url import read_sentinel_url
 
 log = logging.getLogger("gateway.hints")
 T = TypeVar("T")

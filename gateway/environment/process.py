@@ -6,9 +6,9 @@ from urllib.parse import parse_qsl
 
 from gateway import env
 from gateway.env import SettingError
+from gateway.environment.redis_url import SCHEME, read_sentinel_url
 from gateway.environment.section import Section
 from gateway.home import home, keep_private, private_folder, secret
-from gateway.redis_url import SCHEME, read_sentinel_url
 
 # WAL lets readers go on while the writer commits. FULL, because an answered charge must survive a
 # power cut and not only a killed process.

@@ -10,7 +10,7 @@ import pytest
 import redis
 from kombu import Connection
 
-from gateway.redis_url import SCHEME, build_broker, read_sentinel_url
+from gateway.environment.redis_url import SCHEME, build_broker, read_sentinel_url
 from gateway.shared_cache import SharedCache, build_pool
 from tests.support import processes
 from tests.support.postgres import free_port

@@ -138,6 +138,12 @@ def build_secret(intern_id: UUID, boot_id: UUID, pod: JsonObject, orders: JsonOb
     }
 
 
+_AGENT_ENVIRONMENT: Final = [
+    {"name": "HOME", "value": f"{DISK}/workspace"},
+    {"name": "LANG", "value": "C.UTF-8"},
+]
+
+
 def build_agent_pod(
     intern_id: UUID, boot_id: UUID, *, aliases: Sequence[JsonObject] = ()
 ) -> JsonObject:
@@ -178,13 +184,7 @@ def build_agent_pod(
             "cpu": f"{round(settings.INTERN_CPUS * 1000)}m",
         },
     )
-    agent |= {
-        "workingDir": VOLUME,
-        "env": [
-            {"name": "HOME", "value": f"{DISK}/workspace"},
-            {"name": "LANG", "value": "C.UTF-8"},
-        ],
-    }
+    agent |= {"workingDir": VOLUME, "env": _AGENT_ENVIRONMENT}
     pod = _build_pod(intern_id, boot_id, AGENT)
     if aliases:
         pod["spec"]["hostAliases"] = list(aliases)
