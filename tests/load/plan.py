@@ -23,7 +23,7 @@ _PLANS: Final[dict[str, tuple[Any, Any, Any]]] = {
     "format_chunks": (200, 60, 100),
     "first_token_s": (2, 0.4, 1),
     "translating_s": (3, 0.7, 1.5),
-    "observing_pairs": (10, 2, 6),
+    "observing_pairs": (30, 2, 20),
     "observing_s": (3, 0.7, 3),
     "flood_pairs": (3, 1, 3),
     "flood_s": (10, 2, 10),
