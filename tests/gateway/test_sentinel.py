@@ -1,6 +1,7 @@
 """Redis as sentinels have it: two servers, and whoever is the primary now."""
 
 import socket
+import subprocess
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -13,6 +14,7 @@ from kombu import Connection
 from gateway.environment.redis_url import SCHEME, build_broker, read_sentinel_url
 from gateway.shared_cache import SharedCache, build_pool
 from tests.support import processes
+from tests.support.gateways import StartGateway
 from tests.support.postgres import free_port
 from tests.support.valkey import binary
 
@@ -28,6 +30,7 @@ class Servers:
         self.sentinel_port = free_port()
         self.url = f"{SCHEME}://:{QUOTED}@127.0.0.1:1,127.0.0.1:{self.sentinel_port}/3?service=g"
         self._folder, self._stack = folder, stack
+        self._running: dict[int, subprocess.Popen[bytes]] = {}
 
     def start(self) -> None:
         auth = ["--requirepass", PASSWORD, "--masterauth", PASSWORD, "--save", ""]
@@ -45,6 +48,7 @@ class Servers:
     def _spawn(self, port: int, words: list[Any]) -> None:
         log = self._folder / f"{port}.log"
         process = processes.spawn([binary(), *words, "--dir", self._folder], log=log)
+        self._running[port] = process
         self._stack.callback(processes.kill, process)
         wait(lambda: not socket.create_connection(("127.0.0.1", port), 1).close(), "a server")
 
@@ -52,6 +56,9 @@ class Servers:
         client = redis.Redis(port=self.sentinel_port, decode_responses=True)
         self._stack.callback(client.close)
         return client
+
+    def kill(self, port: int) -> None:
+        processes.kill(self._running[port])
 
     def fail_over(self) -> None:
         """Make the replica the primary; what was it follows."""
@@ -128,3 +135,22 @@ def test_a_plain_url_is_none_of_theirs() -> None:
     assert build_broker("unix:///x") == ("redis+socket:///x", {})
     found = read_sentinel_url(f"{SCHEME}://u:{QUOTED}@[::1]:5,b/2?service=g&sentinel_password=s")
     assert found == ([("::1", 5), ("b", 26379)], "g", "u", PASSWORD, 2, "s")
+
+
+@pytest.mark.thorough
+def test_a_gateway_and_its_worker_follow_the_primary(
+    servers: Servers, start_gateway: StartGateway
+) -> None:
+    server = start_gateway(worker=True, redis_url=servers.url)
+
+    def is_whole() -> bool:
+        checks = server.get("/readyz").json()["checks"]
+        return bool(checks["hints"]["ok"] and checks["worker"]["queues"]["celery"])
+
+    wait(is_whole, "hints and a worker")
+    servers.fail_over()
+    servers.kill(servers.ports[0])
+    # What was noted there came along: the worker has to note it anew.
+    with redis.Redis(port=servers.ports[1], password=PASSWORD, db=3) as store:
+        wait(lambda: store.role()[0] == b"master" and store.flushdb(), "an empty primary")
+    wait(is_whole, "hints and a worker after the failover")

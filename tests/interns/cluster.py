@@ -15,6 +15,8 @@ from uuid import uuid4
 
 import yaml
 
+from tests.support.manage import PROJECT
+
 KINDS = {
     "pods": "V1Pod",
     "secrets": "V1Secret",
@@ -195,6 +197,32 @@ class Cluster:
         self.changed.notify_all()
 
 
+def read_rights() -> set[tuple[str, str]]:
+    """What the Role that `deploy/` ships allows: resources, each with a verb."""
+    file = PROJECT / "deploy" / "kubernetes-interns" / "rights.yaml"
+    [role] = [each for each in yaml.safe_load_all(file.read_text()) if each["kind"] == "Role"]
+    return {
+        (resource, verb)
+        for rule in role["rules"]
+        for resource in rule["resources"]
+        for verb in rule["verbs"]
+    }
+
+
+RIGHTS = read_rights()
+
+
+def find_right(command: str, words: list[str], query: dict[str, str]) -> tuple[str, str]:
+    """The resource of a request, and its verb as roles name it."""
+    is_one = len(words) > 1
+    verbs = {
+        "POST": "create",
+        "DELETE": "delete" if is_one else "deletecollection",
+        "GET": "watch" if "watch" in query else "get" if is_one else "list",
+    }
+    return "/".join([words[0], *words[2:]]), verbs[command]
+
+
 def volumes(pod: Object, kind: str) -> list[Object]:
     return [each for each in pod["spec"]["volumes"] if kind in each]
 
@@ -238,6 +266,8 @@ class _Handler(BaseHTTPRequestHandler):
         try:
             if self.headers.get("Authorization") != f"Bearer {TOKEN}":
                 raise Refused(401, "Unauthorized")
+            if find_right(self.command, words, query) not in RIGHTS:
+                raise Refused(403, f"the Role allows no {self.command} {url.path}")
             if status := cluster.refused.get(f"{self.command} {plural}"):
                 raise Refused(status, "as the test wants it")
             if query.get("watch") == "true":
