@@ -54,6 +54,7 @@ def test_an_intern_is_provisioned_talked_to_and_suspended(
     expect(now).to_contain_text("stopped", timeout=BOOTS_MS)
     tab.get_by_role("button", name="Resume notes").click()
     expect(now).to_contain_text("Waits for work", timeout=BOOTS_MS)
+    expect(tab.locator("#log .assistant").last).to_contain_text("Shopping", timeout=ANSWERS_MS)
     tab.get_by_text("Delete notes").click()
     tab.get_by_label("Type its name to confirm").fill("notes")
     tab.get_by_role("button", name="Delete for good").click()
