@@ -148,7 +148,7 @@ class UsedSignatures:
         if signature in self._until:
             return False
         self._until[signature] = now + _KEPT_S
-        key = cache_key(f"tunnel:{signature}")
+        key = f"{cache_key('tunnel')}:{signature}"
         return shared_cache().run(
             lambda store: bool(store.set(key, b"", nx=True, ex=_KEPT_S)), default=True
         )

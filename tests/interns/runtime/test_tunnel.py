@@ -6,7 +6,7 @@ from uuid import uuid4
 
 import pytest
 
-from gateway.shared_cache import SharedCache
+from gateway.shared_cache import SharedCache, cache_key
 from interns.runtime.tunnel import (
     SignedRequest,
     UsedSignatures,
@@ -81,6 +81,10 @@ def test_a_request_holds_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tunnel, "_USED_MAX", 3)
     assert [used.use(str(number)) for number in range(9)] == [True] * 9
     assert len(used._until) <= 3
+    # What is remembered of names for ever is none of a signature's.
+    names = cache_key.cache_info().currsize
+    assert used.use("another")
+    assert cache_key.cache_info().currsize == names
 
 
 def test_a_request_holds_once_for_all_processes(
