@@ -11,7 +11,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from datetime import datetime
 from itertools import chain
 from types import TracebackType
@@ -62,6 +62,8 @@ class LedgerSession:
         else:
             self._raw = _open_postgresql(parameters)
         self._prepared: dict[str, bytes] | None = None if settings.DATABASE_POOLER else {}
+        # What each transaction begins with.
+        self._local_settings: list[str] = []
         self._pipeline: Pipeline | None = None
         self._block = _PipelineBlock(self)
         self._rows: int | None = None
@@ -109,11 +111,11 @@ class LedgerSession:
         return self._block
 
     def begin(self, *, alone: bool = False) -> None:
-        """Begin a transaction; where one statement is to be all of it (`alone`), it is one by
-        itself, and neither this nor `commit` sends anything."""
+        """Begin a transaction; where one pipeline is to be all of it (`alone`), it is one by
+        itself, and neither this nor `commit` sends its begin or end."""
         self._begun = not alone
-        if self._begun:
-            self._execute_in_pipeline("BEGIN IMMEDIATE" if self.is_sqlite else "BEGIN")
+        begin = ["BEGIN IMMEDIATE" if self.is_sqlite else "BEGIN"] if self._begun else []
+        self._execute_in_pipeline(*begin, *self._local_settings)
 
     def commit(self) -> None:
         if self._begun:
@@ -124,13 +126,11 @@ class LedgerSession:
         self._begun = False
         self._execute_in_pipeline("ROLLBACK")
 
-    def _execute_in_pipeline(self, sql: str) -> None:
-        """Run one statement in a pipeline of its own, which costs less than a cursor."""
-        if self._pipeline is not None:
-            self.execute(sql)
-            return
-        with self.pipeline():
-            self.execute(sql)
+    def _execute_in_pipeline(self, *statements: str) -> None:
+        """Run statements in a pipeline of their own, which costs less than a cursor."""
+        with self.pipeline() if self._pipeline is None else nullcontext():
+            for sql in statements:
+                self.execute(sql)
 
     def close(self) -> None:
         self._raw.close()
@@ -155,26 +155,37 @@ class LedgerSession:
             return  # It is closed by now.
 
     def set_up(self) -> None:
-        """Tell the server what kind of client this is."""
+        """Tell the server what kind of client this is: once, and behind a pooler in each
+        transaction, whose connection is another client's afterwards."""
         if self.is_sqlite:
             return
-        # A transaction whose client fell silent is to end: its row locks would keep the next
-        # connection waiting for as long as the network hides that this one is gone.
-        limits = {
-            "tcp_keepalives_idle": 5,
-            "tcp_keepalives_interval": 2,
-            "tcp_keepalives_count": 3,
+        limits: dict[str, object] = {
+            # Every statement names rows by key. Planned while a table was empty, it would go on
+            # reading all of it, and the holds' table is mostly rows that were deleted just now.
+            "enable_seqscan": "off",
+            # A transaction whose client fell silent is to end: its row locks would keep the next
+            # connection waiting for as long as the network hides that this one is gone.
             # PostgreSQL 18 does not count what follows a pipeline as idle; so also, where it is
             # known, the next one.
             "idle_in_transaction_session_timeout": _GHOST_MS,
         }
         if self._raw.info.server_version >= 170_000:
             limits["transaction_timeout"] = _GHOST_MS
-        # Every statement names rows by key. Planned while a table was empty, it would go on reading
-        # all of it, and the holds' table is mostly rows that were deleted a moment ago. And it is
-        # planned once: for lists of keys PostgreSQL would otherwise plan anew each time.
-        plans = "SET enable_seqscan = off; SET plan_cache_mode = force_generic_plan; "
-        self.execute(plans + "; ".join(f"SET {name} = {value}" for name, value in limits.items()))
+        if settings.DATABASE_POOLER:
+            calls = ", ".join(
+                f"set_config('{name}', '{value}', true)" for name, value in limits.items()
+            )
+            self._local_settings = [f"SELECT {calls}"]
+            return
+        limits |= {
+            "tcp_keepalives_idle": 5,
+            "tcp_keepalives_interval": 2,
+            "tcp_keepalives_count": 3,
+            # What is prepared is planned once: for lists of keys PostgreSQL would otherwise plan
+            # anew each time.
+            "plan_cache_mode": "force_generic_plan",
+        }
+        self.execute("; ".join(f"SET {name} = {value}" for name, value in limits.items()))
 
     def time(self, value: datetime) -> Any:
         return self._adapt_time(value)

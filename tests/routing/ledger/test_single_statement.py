@@ -194,6 +194,35 @@ def landed(session: LedgerSession) -> list[Any]:
     return list(session.execute("SELECT id, said FROM landed ORDER BY id").fetchall())
 
 
+@pytest.mark.parametrize("has_pooler", [False, True])
+def test_behind_a_pooler_no_setting_outlives_its_transaction(
+    transactional_db: None, settings: Any, has_pooler: bool
+) -> None:
+    if connection.vendor != "postgresql":
+        pytest.skip("SQLite has no settings of a session")
+    settings.DATABASE_POOLER = has_pooler
+    seen = "current_setting('enable_seqscan')"
+    shown = f"SELECT {seen}, current_setting('idle_in_transaction_session_timeout')"
+    limits = ("off", "5s")
+    session = LedgerSession()
+    try:
+        before = session.execute(shown).fetchone()
+        assert before != limits
+        session.set_up()
+        session.execute(TABLE)
+        with session.pipeline():
+            session.begin(alone=True)
+            session.execute(f"INSERT INTO landed VALUES (1, {seen})")  # noqa: S608 - Named above.
+            session.commit()
+        assert landed(session) == [(1, "off")]
+        session.begin()
+        assert session.execute(shown).fetchone() == limits
+        session.commit()
+        assert session.execute(shown).fetchone() == (before if has_pooler else limits)
+    finally:
+        session.close()
+
+
 def test_statements_are_carried_out_when_the_flight_ends(session) -> None:
     with session.pipeline():
         session.insert("landed", ("id", "said"), [(1, "one"), (2, 'a "two" \\ {x,y}')])
