@@ -51,7 +51,7 @@ def classify_prompt(
     """Let the classifier of the request's router choose the model that is tried first. A
     conversation that keeps its model is not classified again, and what external guards may keep
     back is not classified at all: they look at it later. Nor is what needs no model, because it
-    `is_answered`; plugins would have to do their work twice for that to be known.
+    `is_answered`, or finds none; plugins would have to do their work twice for that to be known.
 
     Raises the `GatewayError` with which the request would be refused anyway, or that its worker is
     stopping, and no other.
@@ -67,7 +67,7 @@ def classify_prompt(
     refuse_by_plugins(planning)
     if planning.refuse_early is not None:
         planning.refuse_early(planning)
-    if not planning.plugins and is_answered():
+    if not planning.plugins and (not planning.asked.resolution.models or is_answered()):
         return
     began, verdict, error_type = time.monotonic(), None, None
     try:

@@ -150,3 +150,7 @@ def test_no_half_of_a_secret_is_classified(desk: Desk) -> None:
 
 def test_a_classifier_without_a_choice_is_refused(desk: Desk) -> None:
     desk.refused(400, "invalid_request", **routed(classes={"code": {"model": CODER}}))
+
+
+def test_nobody_pays_for_a_decision_that_no_model_is_left_for(desk: Desk) -> None:
+    desk.refused(404, "not_found", **routed(), provider={"only": ["nobody"]})

@@ -24,11 +24,11 @@ def test_a_classifier_s_request_ends_with_it(monkeypatch: pytest.MonkeyPatch) ->
     plugin = {"id": "auto-router", "classifier": {"classes": {}}}
     monkeypatch.setattr(classification, "find_auto_plugin", lambda *_: plugin)
     monkeypatch.setattr(classification, "_ask", stop)
-    planning = Mock()
+    planning = Mock(plugins=())
     planning.asked.conversation.model_id.return_value = planning.caller.guard = None
 
     with pytest.raises(Unavailable):
-        classify_prompt(Mock(), planning)
+        classify_prompt(Mock(), planning, is_answered=lambda: False)
 
 
 def test_a_guard_s_request_ends_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
