@@ -113,8 +113,11 @@ class AnswerStream(WaitingStream):
                 raise
             yield from self._end_with(error, outcome)
         except GreenletExit:
-            # The worker is stopping: the caller is told while there is still time.
-            self._settle_failure(Unavailable(), wait=False)
+            # The worker is stopping: the caller is told while there is still time. One who has left
+            # pays for what was produced.
+            self._stopping |= self._gone
+            if not self._gone:
+                self._settle_failure(Unavailable(), wait=False)
             if self._committed:
                 yield from self._end_with(Unavailable())
             else:

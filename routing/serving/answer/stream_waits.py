@@ -76,9 +76,13 @@ class WaitingStream:
                     yield relay.writer.keep_alive
                     self._wrote_at = process.now()
         except BaseException as error:
-            if isinstance(error, GeneratorExit) and not self._stopping:
-                pending.wait(None)
-            else:
+            try:
+                if isinstance(error, GeneratorExit):
+                    self._on_hang_up()
+                    if not self._stopping:
+                        pending.wait(None)
+            finally:
+                # What has ended is not stopped; the worker may stop while it goes on.
                 pending.stop()
             raise
         return pending.result()

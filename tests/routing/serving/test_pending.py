@@ -124,6 +124,32 @@ def test_a_guard_ends_its_look_for_who_has_left_and_not_for_a_worker_that_stops(
     assert seen == ([] if is_stopping else ["ended"])
 
 
+def test_a_worker_that_stops_while_a_guard_looks_for_who_has_left_charges_what_was_made(
+    looks, waiting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looking, booked = GreenEvent(), list[str]()
+
+    def look() -> bytes:
+        try:
+            looking.wait()
+        finally:
+            booked.append("look ended")
+        return b""
+
+    relay = build_relay(waiting._progress, waiting._attempt)
+    waiting._asks_guards = True
+    monkeypatch.setattr(waiting, "_try_all", lambda: waiting._let_guard_look(relay, look))
+    monkeypatch.setattr(waiting, "_settle_hang_up", lambda: booked.append("cancelled"))
+    monkeypatch.setattr(waiting, "_settle_failure", lambda *_, **__: booked.append("failed"))
+    work = waiting._serve()
+    assert next(work) == KEEP_ALIVE
+    leaving = gevent.spawn(work.close)
+    gevent.idle()
+    leaving.kill()
+    assert leaving.exception is None
+    assert booked == ["look ended", "cancelled"]
+
+
 def test_an_error_of_the_work_is_raised_where_it_is_asked_for() -> None:
     def work() -> Reply:
         raise Disconnected("gone", phase="head")
