@@ -24,7 +24,7 @@ from gateway.home import private_folder
 from interns.archives import store
 from interns.archives.store import StoreTimedOut, run_with_limit
 from interns.models import Intern, Status, WorkspaceArchive
-from interns.runtime.driver import ArchiveFailed, Driver
+from interns.runtime.driver import ArchiveFailed, Driver, RuntimeFailed
 
 log = logging.getLogger("gateway.interns")
 _FACTS: Final = ("intern_id", "intern_name", "uri", "sha256", "bytes", "source", "expires_at")
@@ -165,13 +165,25 @@ def restore_workspace(
             # What a former stay left here is older, and nothing is written over files.
             driver.destroy(intern.pk)
             file.seek(0)
-            driver.restore(intern.pk, file)
+            _restore_or_destroy(intern.pk, driver, file)
     except StoreTimedOut as error:
         raise ArchiveFailed(f"the archive could not be fetched: {error}") from error
     except store.read_errors() as error:
         why = getattr(error, "strerror", None) or "the store failed"
         raise ArchiveFailed(f"the archive could not be fetched: {why}") from error
     return row
+
+
+def _restore_or_destroy(intern_id: UUID, driver: Driver, file: BinaryIO) -> None:
+    """The next boot would take a disk that was filled in part for a whole one."""
+    try:
+        driver.restore(intern_id, file)
+    except Exception:
+        try:
+            driver.destroy(intern_id)
+        except RuntimeFailed as error:
+            log.error("Intern %s: what was restored in part stays: %s", intern_id, error)
+        raise
 
 
 def add_archive(*, intern: Intern, uri: str, sha256: str, size: int, by: Actor) -> WorkspaceArchive:

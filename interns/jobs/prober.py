@@ -51,6 +51,9 @@ def _handle_health(intern: Intern, health: RuntimeHealth, driver: Driver) -> boo
     if health.exited:
         fail_running_intern(intern, health.detail or "the runtime is gone")
         return True
+    if health.is_unknown:
+        log.warning("Intern %s cannot be probed: %s", intern.pk, health.detail)
+        return True
     if not health.ok:
         _count_failure(intern, health, driver)
         return True

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO, Final
 
+_PIECE_BYTES: Final = 1_048_576
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 _SKIPPED_TYPES = (tarfile.CHRTYPE, tarfile.BLKTYPE, tarfile.FIFOTYPE)
 
@@ -149,14 +150,14 @@ class UnpackResult:
 
 
 def unpack(archive: BinaryIO, folder: Path) -> UnpackResult:
-    """Write the archive's files below the folder, which exists.
+    """Write the archive's files below the folder, which exists. It is read once, from where it is.
 
     Raises `OSError`, also for a file that is there already, and `ValueError` for no archive.
     """
     done = UnpackResult()
     links: list[tuple[Path, str]] = []
     try:
-        with tarfile.open(fileobj=archive, mode="r:") as tar:
+        with tarfile.open(fileobj=archive, mode="r|", bufsize=_PIECE_BYTES) as tar:
             for member in tar:
                 _unpack_member(tar, member, folder, done, links)
     except tarfile.TarError as error:

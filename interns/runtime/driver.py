@@ -125,14 +125,16 @@ class Runtime:
 @dataclass(frozen=True, slots=True)
 class RuntimeHealth:
     """What a probe found. `exited` is certain: there is no such runtime any more; `was_fenced` says
-    that it had to stop because this machine could not tell that it was alive. `budget_ended` says
-    that its last model call was refused because its key's limit is used up."""
+    that it had to stop because this machine could not tell that it was alive; `is_unknown` that
+    nobody can tell, which says nothing against the runtime. `budget_ended` says that its last model
+    call was refused because its key's limit is used up."""
 
     ok: bool
     exited: bool = False
     detail: str = ""
     budget_ended: bool = False
     was_fenced: bool = False
+    is_unknown: bool = False
 
 
 # --- Chat -----------------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ import copy
 import json
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -47,6 +47,8 @@ class Cluster:
         # Names of Pods whose node does not answer: they never end.
         self.lost: set[str] = set()
         self.refused: dict[str, int] = {}
+        # Called with the kind of what is to be created, before it is.
+        self.before_create: Callable[[str], None] = lambda plural: None
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), _Handler)
         self._server.daemon_threads = True
         self._server.cluster = self  # type: ignore[attr-defined]
@@ -152,16 +154,25 @@ class Cluster:
             wanted = options.get("preconditions", {}).get("uid")
             if wanted not in (None, found["metadata"]["uid"]):
                 raise Refused(409, "the UID in the precondition is another one")
-            if plural != "pods":
+            if plural not in ("pods", "persistentvolumeclaims"):
                 del self.objects[plural, name]
                 return
             if "deletionTimestamp" not in found["metadata"]:
                 found["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+                if plural != "pods":
+                    return
                 grace = options.get("gracePeriodSeconds", 5)
                 found["metadata"]["deletionGracePeriodSeconds"] = grace
                 self._tell("MODIFIED", found)
-            if self.node is None and name not in self.lost:
+            if plural == "pods" and self.node is None and name not in self.lost:
                 self.end_pod(name)
+
+    def release_claim(self, name: str) -> None:
+        """Its finalizer goes, once somebody has seen that it is deleted."""
+        with self.changed:
+            claim = self.objects.get(("persistentvolumeclaims", name))
+            if claim is not None and "deletionTimestamp" in claim["metadata"]:
+                del self.objects["persistentvolumeclaims", name]
 
     def list(self, plural: str, query: dict[str, str]) -> Object:
         with self.changed:
@@ -288,6 +299,7 @@ class _Handler(BaseHTTPRequestHandler):
     def _carry_out(self, words: list[str], query: dict[str, str], body: Object) -> Object:
         cluster, plural = self.cluster, words[0]
         if self.command == "POST":
+            cluster.before_create(plural)
             return cluster.create(plural, body)
         if self.command == "DELETE":
             found = cluster.list(plural, query)["items"] if len(words) == 1 else []
@@ -297,6 +309,8 @@ class _Handler(BaseHTTPRequestHandler):
         if len(words) == 1:
             return cluster.list(plural, query)
         one = cluster.find(plural, words[1])
+        if plural == "persistentvolumeclaims":
+            cluster.release_claim(words[1])
         if one is None:
             raise Refused(404, f'{plural} "{words[1]}" not found')
         return one

@@ -260,6 +260,11 @@ def test_a_machine_installed_anew_fetches_what_it_lost(machines: Machines) -> No
     assert archive_disks(machines.on("a")) == 2
     WorkspaceArchive.objects.filter(intern_id=unkept["id"]).delete()
     machines.script("a").forget()
+    # What a first attempt put back in part is not booted by a second one.
+    machines.script("a").fail("restore", {"error": "broke off"})
+    machines.farm.ok("POST", f"/interns/{made['id']}/provision", status=202)
+    assert machines.work() == ["a"]
+    assert machines.farm.get(made["id"])["status"] == "failed"
     for each in (made, unkept):
         machines.farm.ok("POST", f"/interns/{each['id']}/provision", status=202)
     assert machines.work() == ["a", "a"]

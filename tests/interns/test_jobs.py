@@ -191,6 +191,10 @@ def test_three_bad_probes_are_the_end(farm: Farm) -> None:
     farm.script.fail("health", {"error": "silent"}, {"error": "silent"})
     assert [probe_all(driver) for _ in range(3)] == [1, 1, 0]
     assert farm.row(made["id"]).failed_probes == 0
+    farm.script.sicken(made["id"], {"ok": False, "is_unknown": True})
+    assert [probe_all(driver) for _ in range(PROBES_MAX)] == [1] * PROBES_MAX
+    assert farm.row(made["id"]).failed_probes == 0
+    farm.script.heal()
 
     farm.script.fail("health", {"error": "silent"}, always=True)
     for _ in range(PROBES_MAX - 1):

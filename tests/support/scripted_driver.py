@@ -181,6 +181,9 @@ class ScriptedDriver:
         return len(files)
 
     def restore(self, intern_id: UUID, archive: BinaryIO) -> int:
+        with self.script.changed() as state:
+            # One that fails leaves what it had begun.
+            state["disks"][str(intern_id)] = []
         self.script.met("restore", intern_id)
         with self.script.changed() as state:
             files = state["disks"][str(intern_id)] = json.loads(archive.read())

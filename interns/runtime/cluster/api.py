@@ -179,7 +179,8 @@ class ClusterApi:
             kind = {404: ObjectMissing, 409: ObjectConflict, 410: HistoryGone}.get(error.status)
             why = _read_message(error.body) or error.reason
             raise (kind or ClusterFailed)(f"{error.status}: {why}"[:500]) from error
-        except (urllib3.exceptions.HTTPError, OSError) as error:
+        except (urllib3.exceptions.HTTPError, config.ConfigException, OSError) as error:
+            # The token's file is read again now and then.
             text = f"the cluster cannot be reached: {type(error).__name__}"
             raise ClusterFailed(text) from error
 

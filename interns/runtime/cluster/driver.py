@@ -7,10 +7,10 @@ keeps it until its node has said that all of it has ended. Nothing here deletes 
 import base64
 import secrets
 import socket
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from functools import cached_property
 from http.client import HTTPException
 from ipaddress import ip_address
 from typing import BinaryIO, Final
@@ -43,6 +43,7 @@ from interns.runtime.supervisor_handle import build_orders
 # What a node takes to end a Pod whose programs did not listen, and to say so.
 END_S: Final = 30.0
 READER_S: Final = 120.0
+_CLAIM_PAUSE_S: Final = 0.2
 _COPY_BYTES: Final = 1_048_576
 _TOKENS_MAX: Final = 10_000
 
@@ -54,15 +55,25 @@ class KubernetesDriver(AgentClient):
 
     def __init__(self) -> None:
         self._tokens: dict[UUID, str] = {}
+        # Threads that probe begin at once, and each watch has a thread of its own.
+        self._lock = threading.RLock()
+        self._api: ClusterApi | None = None
+        self._watch: pods.PodWatch | None = None
 
-    @cached_property
+    @property
     def api(self) -> ClusterApi:
         """Raises `ClusterFailed`."""
-        return ClusterApi()
+        with self._lock:
+            if self._api is None:
+                self._api = ClusterApi()
+            return self._api
 
-    @cached_property
+    @property
     def _pods(self) -> pods.PodWatch:
-        return pods.PodWatch(self.api)
+        with self._lock:
+            if self._watch is None:
+                self._watch = pods.PodWatch(self.api)
+            return self._watch
 
     def close(self) -> None:
         """End the stream of changes and all connections."""
@@ -78,7 +89,7 @@ class KubernetesDriver(AgentClient):
             pod = self.api.read("Pod", objects.name_object(plan.intern_id))
             if pod is None or not self._is_adoptable(pod, plan):
                 self.stop(plan.intern_id)
-                pod = self._create(plan)
+                pod = self._create_agent(plan)
         except ObjectConflict as error:
             raise StartFailed("another runtime of this intern has begun") from error
         except (ClusterFailed, OSError) as error:
@@ -91,6 +102,19 @@ class KubernetesDriver(AgentClient):
         # Whoever created it may have died before it had its orders.
         name = objects.name_secret(plan.intern_id, plan.boot_id)
         return pods.find_end(pod) is None and self.api.read("Secret", name) is not None
+
+    def _create_agent(self, plan: BootPlan) -> JsonObject:
+        """Raises `ObjectConflict` where another agent was first."""
+        try:
+            return self._create(plan)
+        except ObjectConflict:
+            other = self.api.read("Pod", objects.name_object(plan.intern_id))
+            if other is not None and _has_role(other, objects.AGENT):
+                raise
+        # The disk was to be archived meanwhile, which a boot makes worthless.
+        if other is not None:
+            self._end_pod(other)
+        return self._create(plan)
 
     def _create(self, plan: BootPlan) -> JsonObject:
         intern_id, boot_id = plan.intern_id, plan.boot_id
@@ -124,8 +148,24 @@ class KubernetesDriver(AgentClient):
         return pod
 
     def _ensure_claim(self, intern_id: UUID) -> None:
-        with suppress(ObjectConflict):
-            self.api.create(objects.build_claim(intern_id))
+        claim = self.api.read("PersistentVolumeClaim", objects.name_object(intern_id))
+        if claim is not None and "deletionTimestamp" in claim["metadata"]:
+            self._await_claim_end(claim)
+            claim = None
+        if claim is None:
+            with suppress(ObjectConflict):
+                self.api.create(objects.build_claim(intern_id))
+
+    def _await_claim_end(self, claim: JsonObject) -> None:
+        """The cluster keeps a claim until no Pod has it. Raises `StopFailed`."""
+        name, uid = claim["metadata"]["name"], claim["metadata"]["uid"]
+        deadline = time.monotonic() + END_S
+        while (now := self.api.read("PersistentVolumeClaim", name)) is not None:
+            if now["metadata"]["uid"] != uid:
+                return
+            if time.monotonic() >= deadline:
+                raise StopFailed(f"claim {name} does not end; something may have its disk")
+            time.sleep(_CLAIM_PAUSE_S)
 
     def stop(self, intern_id: UUID, *, boot_id: UUID | None = None, wait_s: float = 8.0) -> bool:
         name = objects.name_object(intern_id)
@@ -133,18 +173,23 @@ class KubernetesDriver(AgentClient):
             pod = self.api.read("Pod", name)
             if pod is None or (boot_id is not None and not _is_agent(pod, boot_id)):
                 return False
-            uid = pod["metadata"]["uid"]
-            with suppress(ObjectConflict):
-                # Another one of the name is not the one that was looked at.
-                self.api.delete("Pod", name, uid=uid, grace_s=max(1, round(wait_s)))
-            self._await_end(pod, wait_s + END_S)
-            self.api.delete_secrets(
-                f"{objects.select_intern(intern_id)},"
-                f"{objects.BOOT_LABEL}={pod['metadata']['labels'][objects.BOOT_LABEL]}"
-            )
+            self._end_pod(pod, wait_s)
         except ClusterFailed as error:
             raise StopFailed(f"the cluster: {error}"[:500]) from error
         return pods.find_end(pod) is None and _has_role(pod, objects.AGENT)
+
+    def _end_pod(self, pod: JsonObject, wait_s: float = 8.0) -> None:
+        """That one with its Secret, and no other of its name. Raises `StopFailed` and
+        `ClusterFailed`."""
+        name, labels = pod["metadata"]["name"], pod["metadata"]["labels"]
+        with suppress(ObjectConflict):
+            uid = pod["metadata"]["uid"]
+            self.api.delete("Pod", name, uid=uid, grace_s=max(1, round(wait_s)))
+        self._await_end(pod, wait_s + END_S)
+        self.api.delete_secrets(
+            f"{objects.INTERN_LABEL}={labels[objects.INTERN_LABEL]},"
+            f"{objects.BOOT_LABEL}={labels[objects.BOOT_LABEL]}"
+        )
 
     def _await_end(self, pod: JsonObject, wait_s: float) -> None:
         """Until the Pod is no more. Raises `StopFailed`."""
@@ -167,7 +212,10 @@ class KubernetesDriver(AgentClient):
         try:
             self.api.delete_secrets(objects.select_intern(intern_id))
             self.api.delete("NetworkPolicy", name)
-            self.api.delete("PersistentVolumeClaim", name)
+            claim = self.api.read("PersistentVolumeClaim", name)
+            if claim is not None:
+                self.api.delete("PersistentVolumeClaim", name, uid=claim["metadata"]["uid"])
+                self._await_claim_end(claim)
         except ClusterFailed as error:
             raise StopFailed(f"the disk could not be removed: {error}"[:500]) from error
 
@@ -184,7 +232,7 @@ class KubernetesDriver(AgentClient):
                 return RuntimeHealth(ok=False, exited=True, detail=end)
             access = self._build_access(pod) if pods.runs(pod) else None
         except ClusterFailed as error:
-            return RuntimeHealth(ok=False, detail=f"the cluster: {error}"[:500])
+            return RuntimeHealth(ok=False, is_unknown=True, detail=f"the cluster: {error}"[:500])
         if access is None:
             return RuntimeHealth(ok=False, detail=pods.find_hindrance(pod)[:500])
         boot = pod["metadata"]["labels"][objects.BOOT_LABEL]
@@ -273,7 +321,8 @@ class KubernetesDriver(AgentClient):
         if now is not None and pods.find_end(now) is None and _has_role(now, objects.AGENT):
             raise ArchiveFailed("the intern has a runtime")
         # One that was left behind, or an agent's that has ended.
-        self.stop(intern_id)
+        if now is not None:
+            self._end_pod(now)
         boot_id, token = uuid4(), secrets.token_urlsafe(32)
         live_s = int(settings.INTERN_ARCHIVE_SECONDS + READER_S)
         body = objects.build_reader_pod(intern_id, boot_id, live_s=live_s)
@@ -282,7 +331,8 @@ class KubernetesDriver(AgentClient):
             with DiskReader(_build_address(self._await_reader(pod)), token) as reader:
                 yield reader
         finally:
-            self.stop(intern_id)
+            # By now an agent may have the name.
+            self._end_pod(pod)
 
     def _await_reader(self, pod: JsonObject) -> JsonObject:
         """The Pod, once it is ready. Raises `ArchiveFailed`."""

@@ -10,9 +10,9 @@ import os
 import signal
 import socket
 import sys
-import tempfile
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, BinaryIO, Final, cast
@@ -131,19 +131,17 @@ class _DiskHandler(BaseHTTPRequestHandler):
         self._send(200, {"files": self.server.files})
 
     def _fill_disk(self) -> None:
-        left = int(self.headers.get("Content-Length", "0"))
+        archive = _Body(self.rfile, int(self.headers.get("Content-Length", "0")))
         try:
-            # On the volume itself, which has room for it, and under no name.
-            with tempfile.TemporaryFile(dir=self.server.disk.parent) as spooled:
-                while left and (piece := self.rfile.read(min(left, _COPY_BYTES))):
-                    spooled.write(piece)
-                    left -= len(piece)
-                if left:
-                    raise OSError("the archive broke off")
-                spooled.seek(0)
-                self._send(200, {"files": unpack(spooled, self.server.disk).files})
+            # As it comes: the volume need not have room for it twice.
+            files = unpack(cast(BinaryIO, archive), self.server.disk).files
+            archive.skip_rest()
+            self._send(200, {"files": files})
         except (OSError, ValueError) as error:
             self.close_connection = True
+            # Whoever still writes reads no answer.
+            with suppress(OSError):
+                archive.skip_rest()
             self._send(500, {"error": str(error)[:500]})
 
     def _send(self, status: int, content: dict[str, object]) -> None:
@@ -152,6 +150,24 @@ class _DiskHandler(BaseHTTPRequestHandler):
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         self.wfile.write(body)
+
+
+class _Body:
+    """So many bytes of a connection, as a file that is read once."""
+
+    def __init__(self, source: Any, left: int) -> None:
+        self._source, self._left = source, left
+
+    def read(self, size: int) -> bytes:
+        piece: bytes = self._source.read(min(size, self._left))
+        self._left -= len(piece)
+        if self._left and not piece:
+            raise OSError("the archive broke off")
+        return piece
+
+    def skip_rest(self) -> None:
+        while self.read(_COPY_BYTES):
+            pass
 
 
 class _Chunks:

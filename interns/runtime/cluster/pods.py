@@ -17,8 +17,8 @@ _PAUSE_S: Final = 2.0
 
 
 class PodWatch:
-    """What is there and runs is known without a question. Whatever else is asked for: news may be
-    late, and an end has to be certain."""
+    """What is there and runs is known without a question, and while the cluster is silent what did
+    when it was last heard. Whatever else is asked for: an end has to be certain."""
 
     def __init__(self, api: ClusterApi) -> None:
         self._api = api
@@ -54,9 +54,11 @@ class PodWatch:
             try:
                 self._follow_once()
             except ClusterFailed as error:
-                self._pods = None
                 log.warning("Changes of interns' Pods: %s", error)
-                self._closed.wait(_PAUSE_S)
+            except Exception:
+                # Nobody else would begin it again.
+                log.exception("Changes of interns' Pods")
+            self._closed.wait(_PAUSE_S)
 
     def _follow_once(self) -> None:
         """List, then apply changes for as long as the server remembers where it was."""

@@ -5,7 +5,9 @@ import base64
 import io
 import json
 import tempfile
+import threading
 from collections.abc import Iterator
+from http.client import HTTPConnection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
@@ -138,7 +140,14 @@ def test_what_an_intern_is_and_what_is_left_of_it(bench: Bench, cluster: Cluster
     assert bench.driver.stop(plan.intern_id)
     assert names_of(cluster) == {**whole, "pods": [], "secrets": []}
     assert bench.driver.has_disk(plan.intern_id)
+    # A claim that is about to go is not booted on.
+    earlier = cluster.find("persistentvolumeclaims", name)
+    cluster.delete("persistentvolumeclaims", name, {})
     bench.driver.start(bench.plan(plan.intern_id))
+    claim = cluster.find("persistentvolumeclaims", name)
+    assert earlier is not None
+    assert claim is not None
+    assert claim["metadata"]["uid"] != earlier["metadata"]["uid"]
     bench.driver.destroy(plan.intern_id)
     assert names_of(cluster) == {key: [] for key in (*whole, "secrets")}
     assert not bench.driver.has_disk(plan.intern_id)
@@ -166,6 +175,7 @@ def test_a_later_boot_waits_for_the_end_of_the_one_before(
     assert now["metadata"]["uid"] == pod["metadata"]["uid"]
     assert now["metadata"]["deletionGracePeriodSeconds"] >= 1
 
+    monkeypatch.setattr(module, "END_S", 30.0)
     cluster.lost.clear()
     cluster.end_pod(name)
     later = bench.plan(first.intern_id)
@@ -200,6 +210,74 @@ def test_two_that_begin_at_once_are_one(bench: Bench, cluster: Cluster) -> None:
     assert len(cluster.names("secrets")) == 1
 
 
+def test_a_boot_comes_before_an_archive(
+    bench: Bench, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from interns.runtime.cluster import objects
+    from interns.runtime.driver import ArchiveFailed
+
+    driver: Any = bench.driver
+    plan = bench.plan()
+
+    def take_disk(plural: str) -> None:
+        if plural == "pods":
+            cluster.before_create = lambda plural: None
+            cluster.create("pods", objects.build_reader_pod(plan.intern_id, uuid4(), live_s=60))
+
+    cluster.before_create = take_disk
+    driver.start(plan)
+    assert [each.boot_id for each in driver.runtimes()] == [plan.boot_id]
+
+    driver.stop(plan.intern_id)
+    later = bench.plan(plan.intern_id)
+
+    def boot_beside(pod: Any) -> Any:
+        driver.start(later)
+        raise ArchiveFailed("its Pod has gone")
+
+    monkeypatch.setattr(driver, "_await_reader", boot_beside)
+    with pytest.raises(ArchiveFailed, match="has gone"):
+        driver.archive(plan.intern_id, io.BytesIO())
+    assert [each.boot_id for each in driver.runtimes()] == [later.boot_id]
+
+
+def test_a_disk_is_filled_as_its_archive_comes(tmp_path: Path) -> None:
+    from interns.runtime.cluster.disk_reader import DiskReader
+    from interns.runtime.cluster.inside import DiskServer
+    from interns.runtime.disk_archive import pack
+    from interns.runtime.driver import AgentAddress, ArchiveFailed
+
+    source, disk = tmp_path / "source", tmp_path / "volume" / "disk"
+    source.mkdir()
+    disk.parent.mkdir()
+    (source / "a").write_bytes(bytes(3 * 1_048_576))
+    (source / "b").write_text("last")
+    archive = io.BytesIO()
+    pack(source, archive)
+    content = archive.getvalue()
+    server = DiskServer(("127.0.0.1", 0), "token", disk)
+    threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
+    connection = HTTPConnection("127.0.0.1", server.server_port, timeout=60)
+    connection.putrequest("POST", "/disk")
+    connection.putheader("Authorization", "Bearer token")
+    connection.putheader("Content-Length", str(len(content)))
+    connection.endheaders(content[: 2 * 1_048_576])
+    assert until(lambda: (disk / "a").exists())
+    connection.send(content[2 * 1_048_576 :])
+    assert json.loads(connection.getresponse().read()) == {"files": 2}
+    connection.close()
+    assert [path.name for path in disk.parent.iterdir()] == ["disk"]
+    # Whoever sends hears what was wrong, and not that nobody listens.
+    address = AgentAddress(host="127.0.0.1", port=server.server_port)
+    with (
+        DiskReader(address, "token") as reader,
+        pytest.raises(ArchiveFailed, match="File exists"),
+    ):
+        reader.read_files("POST", "/disk", archive)
+    server.shutdown()
+    server.server_close()
+
+
 def test_a_secret_that_cannot_be_made_leaves_no_pod(bench: Bench, cluster: Cluster) -> None:
     from interns.runtime.driver import StartFailed
 
@@ -209,7 +287,12 @@ def test_a_secret_that_cannot_be_made_leaves_no_pod(bench: Bench, cluster: Clust
     assert cluster.names("pods") == []
 
 
-def test_changes_are_heard_and_not_asked_for(bench: Bench, cluster: Cluster) -> None:
+def test_changes_are_heard_and_not_asked_for(
+    bench: Bench, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from interns.runtime.cluster import pods
+
+    monkeypatch.setattr(pods, "_PAUSE_S", 0.05)
     driver: Any = bench.driver
     plan = bench.plan()
     driver.start(plan)
@@ -224,14 +307,31 @@ def test_changes_are_heard_and_not_asked_for(bench: Bench, cluster: Cluster) -> 
         return cluster.requests.count(("GET", f"pods/{name}")) - before
 
     assert until(lambda: asks() == 0)
+
+    def send_nonsense() -> None:
+        labels = {"app.kubernetes.io/name": "gateway-intern", "routing-gateway/role": "agent"}
+        with cluster.changed:
+            pod = {"kind": "Pod", "metadata": {"labels": labels}}
+            cluster.events.append((cluster.version + 1, "MODIFIED", pod))
+            cluster.version += 1
+            cluster.changed.notify_all()
+
     # A server that has forgotten where it was, and one whose streams end, are listed anew.
-    for break_off in (cluster.forget_history, cluster.close_streams):
+    for break_off in (cluster.forget_history, cluster.close_streams, send_nonsense):
         break_off()
         cluster.set_status(name, podIP="127.77.0.2")
         assert until(lambda: driver.find_agent(plan.intern_id).address.host == "127.77.0.2")
         cluster.set_status(name, podIP="127.77.0.1")
         assert until(lambda: driver.find_agent(plan.intern_id).address.host == "127.77.0.1")
         assert until(lambda: asks() == 0)
+    # While the cluster is silent, who ran when it was last heard is known.
+    cluster.refused["GET pods"] = 503
+    asked = cluster.requests.count(("GET", "pods"))
+    cluster.close_streams()
+    assert until(lambda: cluster.requests.count(("GET", "pods")) > asked + 2)
+    assert driver.find_agent(plan.intern_id).address.host == "127.77.0.1"
+    assert driver.health(uuid4()).is_unknown
+    cluster.refused.clear()
     # An end is certain, and says why.
     ended = {"terminated": {"exitCode": 137, "reason": "OOMKilled"}}
     cluster.set_status(name, phase="Failed", containerStatuses=[{"name": "agent", "state": ended}])
