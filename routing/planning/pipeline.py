@@ -82,6 +82,7 @@ class Planning:
     deadline: float
     refuse_early: "Callable[[Planning], None] | None" = None
     classify: "Callable[[Planning], None] | None" = None
+    is_dry_run: bool = False  # Takes no probe.
     asked: ResolvedRequest = field(init=False)
     plugins: tuple[Plugin, ...] = ()
     plugin_context: PluginContext | None = None
@@ -116,6 +117,7 @@ def admit(
     format: CallerFormat,
     chosen_id: str | None = None,
     classify: Callable[[HttpRequest, Planning], None] | None = None,
+    is_dry_run: bool = False,
 ) -> RequestProgress:
     """Check, resolve and plan a request. Raises `GatewayError`; nothing is held or sent yet.
 
@@ -143,6 +145,7 @@ def admit(
         deadline=time.monotonic() + find_total_s(read.chat),
         refuse_early=partial(_refuse_early, request),
         classify=None if classify is None else partial(classify, request),
+        is_dry_run=is_dry_run,
     )
     plan_request(planning)
     context = _build_context(request, planning, read, chosen_id)
@@ -233,8 +236,7 @@ def _ask_plugins(planning: Planning, chat: ChatRequest) -> Callable[[], GatewayE
         return None
     context = planning.plugin_context or _build_plugin_context(planning)
     for plugin in planning.plugins:
-        refusal = plugin.find_refusal(chat, context)
-        if refusal is not None:
+        if (refusal := plugin.find_refusal(chat, context)) is not None:
             return refusal
     planning.passed = chat.body
     return None
@@ -276,7 +278,7 @@ def _choose(planning: Planning) -> None:
     conversation, models = resolved.conversation, resolved.resolution.models
     state = state_for(conversation, models, resolved.policy, byok)
     plan = select(models, resolved.ask, resolved.policy, state, random=conversation.random())
-    while plan.probe is not None and not may_go_on(plan, conversation.patience):
+    while not (planning.is_dry_run or plan.probe is None or may_go_on(plan, conversation.patience)):
         state = state._replace(health=observation.health_snapshot())
         plan = select(models, resolved.ask, resolved.policy, state, random=conversation.random())
     planning.plan, planning.state = plan, state

@@ -218,7 +218,6 @@ def start_reuse(
 
 def has_stored_answer(progress: RequestProgress, body: JsonObject) -> bool:
     """Whether the response cache answers a request, which is only planned and does not go on."""
-    Attempts(progress).end_probe()
     wish = progress.context.cache_options
     if wish is None or wish.clears or progress.context.refusal is not None:
         return False

@@ -32,8 +32,10 @@ from routing.planning.classification import classify_prompt
 from routing.planning.external_guards import start_external_guards
 from routing.planning.pipeline import admit
 from routing.planning.submodel_calls import ask_model
+from routing.presets.apply import may_name_a_preset
 from routing.reports.refusals import build_refusal_report
 from routing.reports.report import NO_PHASES, publisher, read_phases
+from routing.response_cache.cache_options import MAY_SWITCH_ON
 from routing.serving.admission.rate_limits import (
     build_limit_headers,
     describe_stay,
@@ -210,7 +212,11 @@ class InferenceViewSet(LeanViewSet):
         return EventStream(reuse.record_pieces(stream), ends, headers=headers)
 
     def _is_answered(self, request: HttpRequest, caller: Caller, body: JsonObject) -> bool:
-        return has_stored_answer(admit(request, caller, body, format=self.caller_format), body)
+        wants_cache = caller.shares_cache or MAY_SWITCH_ON in request.META
+        if not (wants_cache or may_name_a_preset(body)):
+            return False
+        progress = admit(request, caller, body, format=self.caller_format, is_dry_run=True)
+        return has_stored_answer(progress, body)
 
     def _complete_error(self, progress: RequestProgress, error: GatewayError) -> None:
         """Add the generation id and routing metadata to an error, once routing has begun."""
