@@ -22,6 +22,7 @@ from gateway.http.responses import (
 )
 from gateway.http.viewset import LeanViewSet
 from gateway.live_settings import settings
+from routing.entities import ids
 from routing.formats.caller import CallerFormat
 from routing.formats.chat.format import CHAT
 from routing.formats.decisions import DECISIONS, SYSTEMONE, read_questions
@@ -103,6 +104,8 @@ class InferenceViewSet(LeanViewSet):
         generation_id: str | None = None,
     ) -> HttpResponseBase:
         """The answer to a body that was read; `generation_id` is one that was chosen before."""
+        # Which requests are logged depends on it, and whose answers they share on that.
+        chosen_id = generation_id or ids.generation_id(self.caller_format.id_prefix)
         slot = slots.take()
         try:
             self.body, planning_began = body, now()
@@ -111,10 +114,10 @@ class InferenceViewSet(LeanViewSet):
                 caller,
                 body,
                 format=self.caller_format,
-                chosen_id=generation_id,
+                chosen_id=chosen_id,
                 classify=partial(
                     classify_prompt,
-                    is_answered=partial(self._is_answered, request, caller, body),
+                    is_answered=partial(self._is_answered, request, caller, body, chosen_id),
                 ),
             )
             # However the request ends, it is under way no more.
@@ -211,11 +214,20 @@ class InferenceViewSet(LeanViewSet):
         ends = [stream.close, slot.release, reuse.store]
         return EventStream(reuse.record_pieces(stream), ends, headers=headers)
 
-    def _is_answered(self, request: HttpRequest, caller: Caller, body: JsonObject) -> bool:
+    def _is_answered(
+        self, request: HttpRequest, caller: Caller, body: JsonObject, chosen_id: str
+    ) -> bool:
         wants_cache = caller.shares_cache or MAY_SWITCH_ON in request.META
         if not (wants_cache or may_name_a_preset(body)):
             return False
-        progress = admit(request, caller, body, format=self.caller_format, is_dry_run=True)
+        progress = admit(
+            request,
+            caller,
+            body,
+            format=self.caller_format,
+            chosen_id=chosen_id,
+            is_dry_run=True,
+        )
         return has_stored_answer(progress, body)
 
     def _complete_error(self, progress: RequestProgress, error: GatewayError) -> None:

@@ -42,6 +42,8 @@ def test_only_what_may_be_cached_is_planned_before(
         ChatViewSet().execute(Mock(META=header), Mock(shares_cache=has_default), body)
 
     assert [each.get("is_dry_run", False) for each in plans] == [False, *[True] * is_planned]
+    # Whether content is logged depends on the generation's id, and so does whose answer is had.
+    assert len({each["chosen_id"] for each in plans} - {None}) == 1
 
 
 @pytest.mark.parametrize("is_dry_run", [False, True])
