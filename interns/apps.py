@@ -37,6 +37,7 @@ class InternsConfig(AppConfig):
             from interns.runtime.driver import current_driver
 
             current_driver()
+            register("proxies", "interns.runtime.cluster.examination.examine_proxies")
 
 
 def _list_secrets() -> Any:

@@ -7,7 +7,7 @@ intern runs. All calls may be repeated: what was done already is fine.
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import BinaryIO, Literal, NotRequired, Protocol
+from typing import BinaryIO, Final, Literal, NotRequired, Protocol
 from uuid import UUID
 
 from django.conf import settings
@@ -18,6 +18,8 @@ from gateway.http.jsonio import JsonObject
 from gateway.outbound.exchange import AbortHandle
 from interns.runtime.tunnel import Tunnel
 
+# Of an agent's log at once, however long its lines are.
+LOG_BYTES_READ: Final = 262_144
 ApprovalMode = Literal["self-drive", "manual"]
 QuestionKind = Literal["permission", "elicitation"]
 

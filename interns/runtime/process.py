@@ -16,6 +16,7 @@ from interns.runtime import disk
 from interns.runtime.client import AgentClient, ask_health
 from interns.runtime.disk_archive import pack, unpack
 from interns.runtime.driver import (
+    LOG_BYTES_READ,
     AgentAccess,
     ArchiveFailed,
     BootPlan,
@@ -48,7 +49,6 @@ from interns.runtime.supervisor_handle import (
 )
 
 OPEN_FILES: Final = 1024
-LOG_BYTES_READ: Final = 262_144
 
 
 class ProcessDriver(AgentClient):

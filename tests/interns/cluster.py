@@ -47,6 +47,7 @@ class Cluster:
         # Names of Pods whose node does not answer: they never end.
         self.lost: set[str] = set()
         self.refused: dict[str, int] = {}
+        self.rights = read_rights("gateway-interns")
         # Called with the kind of what is to be created, before it is.
         self.before_create: Callable[[str], None] = lambda plural: None
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), _Handler)
@@ -208,19 +209,17 @@ class Cluster:
         self.changed.notify_all()
 
 
-def read_rights() -> set[tuple[str, str]]:
-    """What the Role that `deploy/` ships allows: resources, each with a verb."""
+def read_rights(name: str) -> set[tuple[str, str]]:
+    """What a Role that `deploy/` ships allows: resources, each with a verb."""
     file = PROJECT / "deploy" / "kubernetes-interns" / "rights.yaml"
-    [role] = [each for each in yaml.safe_load_all(file.read_text()) if each["kind"] == "Role"]
+    objects = {(o["kind"], o["metadata"]["name"]): o for o in yaml.safe_load_all(file.read_text())}
+    role = objects["Role", name]
     return {
         (resource, verb)
         for rule in role["rules"]
         for resource in rule["resources"]
         for verb in rule["verbs"]
     }
-
-
-RIGHTS = read_rights()
 
 
 def find_right(command: str, words: list[str], query: dict[str, str]) -> tuple[str, str]:
@@ -277,7 +276,7 @@ class _Handler(BaseHTTPRequestHandler):
         try:
             if self.headers.get("Authorization") != f"Bearer {TOKEN}":
                 raise Refused(401, "Unauthorized")
-            if find_right(self.command, words, query) not in RIGHTS:
+            if find_right(self.command, words, query) not in cluster.rights:
                 raise Refused(403, f"the Role allows no {self.command} {url.path}")
             if status := cluster.refused.get(f"{self.command} {plural}"):
                 raise Refused(status, "as the test wants it")

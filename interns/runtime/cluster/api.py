@@ -14,9 +14,11 @@ from kubernetes.client.exceptions import ApiException
 
 from gateway.http.errors import MalformedJson
 from gateway.http.jsonio import JsonObject, loads
+from interns.runtime.driver import LOG_BYTES_READ
 
 CONNECT_S: Final = 3.0
 ANSWER_S: Final = 10.0
+_PIECE_BYTES: Final = 65_536
 # Longer than the server keeps a stream of changes that says nothing.
 _GRACE_S: Final = 10.0
 
@@ -149,10 +151,12 @@ class ClusterApi:
             reply.close()
 
     def read_log(self, pod: str, container: str, lines: int) -> bytes:
+        """So many lines of its end, and at most `LOG_BYTES_READ`."""
         options = {"container": container, "tail_lines": lines, "_preload_content": False}
         limits = {"_request_timeout": (CONNECT_S, ANSWER_S)}
         reply = self._send(lambda: self._log(pod, self.namespace, **options, **limits))
-        return bytes(self._send(lambda: reply.data))
+        tail: bytes = self._send(lambda: _read_tail(reply))
+        return tail
 
     def _ask(self, call: Any, *arguments: object, **options: object) -> JsonObject:
         reply = self._send(
@@ -191,6 +195,17 @@ def _read_message(body: str | None) -> str:
         return str(loads((body or "").encode())["message"])
     except (MalformedJson, LookupError, TypeError):
         return ""
+
+
+def _read_tail(reply: Any) -> bytes:
+    # The API's own bound in bytes keeps the beginning.
+    tail = b""
+    try:
+        for piece in reply.stream(_PIECE_BYTES):
+            tail = (tail + piece)[-LOG_BYTES_READ:]
+    finally:
+        reply.close()
+    return tail
 
 
 def _read_lines(reply: Any) -> Iterator[bytes]:

@@ -323,6 +323,9 @@ class KubernetesDriver(AgentClient):
         # One that was left behind, or an agent's that has ended.
         if now is not None:
             self._end_pod(now)
+        with suppress(ObjectConflict):
+            # Without one of its own nobody reaches it.
+            self.api.create(objects.build_policy(intern_id))
         boot_id, token = uuid4(), secrets.token_urlsafe(32)
         live_s = int(settings.INTERN_ARCHIVE_SECONDS + READER_S)
         body = objects.build_reader_pod(intern_id, boot_id, live_s=live_s)

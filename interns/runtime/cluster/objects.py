@@ -42,11 +42,14 @@ USER: Final = 10001
 DOOR_USER: Final = 10002
 STOP_S: Final = 5
 _CODE: Final = ["python3", "-s", "-P", "-m"]
-# Where clusters, clouds and their metadata are; the Internet is the rest.
+# Where clusters, clouds and their metadata are; the Internet is the rest. Azure's platform has an
+# address that looks public.
 _PRIVATE: Final = (
-    *("10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8"),
-    *("169.254.0.0/16", "172.16.0.0/12", "192.168.0.0/16"),
+    *("0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8"),
+    *("168.63.129.16/32", "169.254.0.0/16", "172.16.0.0/12", "192.0.0.0/24"),
+    *("192.168.0.0/16", "198.18.0.0/15", "224.0.0.0/3"),
 )
+_INTERNET_PORTS: Final = (80, 443)
 
 
 def name_object(intern_id: UUID) -> str:
@@ -80,8 +83,8 @@ def build_claim(intern_id: UUID) -> JsonObject:
 
 def build_policy(intern_id: UUID) -> JsonObject:
     """Only the gateway's Pods reach the intern, and it only those that serve requests: they are its
-    way out, and look at what it asks for. `INTERN_EGRESS` adds names and the Internet, and nothing
-    of private networks."""
+    way out, and look at what it asks for. `INTERN_EGRESS` adds names and the web of the Internet,
+    and nothing of private networks."""
     callers, web = _select_gateway("web", "interns"), _select_gateway("web")
     egress = [{"to": [web], "ports": [{"protocol": "TCP", "port": "http"}]}]
     if settings.INTERN_EGRESS:
@@ -91,7 +94,9 @@ def build_policy(intern_id: UUID) -> JsonObject:
         }
         ports = [{"protocol": protocol, "port": 53} for protocol in ("UDP", "TCP")]
         egress.append({"to": [names], "ports": ports})
-        egress.append({"to": [{"ipBlock": {"cidr": "0.0.0.0/0", "except": list(_PRIVATE)}}]})
+        internet = {"ipBlock": {"cidr": "0.0.0.0/0", "except": list(_PRIVATE)}}
+        web_ports = [{"protocol": "TCP", "port": port} for port in _INTERNET_PORTS]
+        egress.append({"to": [internet], "ports": web_ports})
     return {
         "apiVersion": "networking.k8s.io/v1",
         "kind": "NetworkPolicy",

@@ -8,6 +8,7 @@ import tempfile
 import threading
 from collections.abc import Iterator
 from http.client import HTTPConnection
+from ipaddress import ip_address, ip_network
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
@@ -16,7 +17,7 @@ import pytest
 
 from routing.simulator.testing import SimulatedUpstream
 from tests.interns import cluster_node
-from tests.interns.cluster import Cluster
+from tests.interns.cluster import Cluster, read_rights
 from tests.interns.runtime import test_conformance as conformance
 from tests.interns.runtime.bench import Bench, calls, until
 
@@ -231,7 +232,10 @@ def test_a_boot_comes_before_an_archive(
     driver.stop(plan.intern_id)
     later = bench.plan(plan.intern_id)
 
+    cluster.delete("networkpolicies", f"intern-{plan.intern_id}", {})
+
     def boot_beside(pod: Any) -> Any:
+        assert len(cluster.names("networkpolicies")) == 1
         driver.start(later)
         raise ArchiveFailed("its Pod has gone")
 
@@ -291,12 +295,15 @@ def test_changes_are_heard_and_not_asked_for(
     bench: Bench, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from interns.runtime.cluster import pods
+    from interns.runtime.driver import StopFailed
 
     monkeypatch.setattr(pods, "_PAUSE_S", 0.05)
     driver: Any = bench.driver
     plan = bench.plan()
     driver.start(plan)
     name = f"intern-{plan.intern_id}"
+    # As web asks, which may only look.
+    rights, cluster.rights = cluster.rights, read_rights("gateway-web")
     found = driver.find_agent(plan.intern_id)
     assert (found.address.host, found.address.port) == ("127.77.0.1", 8700)
 
@@ -339,6 +346,9 @@ def test_changes_are_heard_and_not_asked_for(
     assert "OOMKilled, status 137" in driver.health(plan.intern_id).detail
     assert driver.find_agent(plan.intern_id) is None
     assert driver.runtimes() == []
+    with pytest.raises(StopFailed, match="the Role allows no DELETE"):
+        driver.stop(plan.intern_id)
+    cluster.rights = rights
 
 
 @pytest.mark.parametrize(
@@ -391,6 +401,32 @@ def test_a_cluster_that_does_not_answer(bench: Bench, cluster: Cluster) -> None:
     cluster.refused.clear()
 
 
+@pytest.mark.parametrize(("network", "state"), [("127.0.0.0/8", "problem"), ("192.0.2.1/32", "ok")])
+def test_the_doctor_looks_for_interns_among_proxies(
+    bench: Bench, settings: Any, monkeypatch: pytest.MonkeyPatch, network: str, state: str
+) -> None:
+    from gateway.doctor.findings import Question
+    from interns.runtime.cluster import examination
+
+    monkeypatch.setattr(examination, "current_driver", lambda: bench.driver)
+    settings.TRUSTED_PROXIES = (ip_network(network),)
+    assert [f.state for f in examination.examine_proxies(Question())] == ["unknown"]
+    bench.driver.start(bench.plan())
+    assert [f.state for f in examination.examine_proxies(Question())] == [state]
+
+
+def test_of_a_log_its_end_is_read(bench: Bench, cluster: Cluster) -> None:
+    from interns.runtime.driver import LOG_BYTES_READ
+
+    class Log:
+        def read_log(self, name: str, lines: int) -> bytes:
+            return b"x" * (2 * LOG_BYTES_READ) + b"\nlast"
+
+    cluster.node = Log()
+    first, last = bench.driver.log_tail(uuid4())
+    assert (len(first), last) == (LOG_BYTES_READ - 5, "last")
+
+
 def test_an_image_has_to_be_named(bench: Bench, settings: Any) -> None:
     from interns.runtime.driver import ImageUnavailable
 
@@ -409,4 +445,8 @@ def test_the_door_of_an_intern(settings: Any) -> None:
     [web] = closed["egress"]
     assert web["ports"] == [{"protocol": "TCP", "port": "http"}]
     assert closed["ingress"][0]["ports"] == [{"protocol": "TCP", "port": 8700}]
-    assert "169.254.0.0/16" in opened["egress"][-1]["to"][0]["ipBlock"]["except"]
+    outside = opened["egress"][-1]
+    assert [each["port"] for each in outside["ports"]] == [80, 443]
+    private = [ip_network(each) for each in outside["to"][0]["ipBlock"]["except"]]
+    for address in ("169.254.169.254", "168.63.129.16", "192.0.0.192", "239.0.0.1", "255.0.0.1"):
+        assert any(ip_address(address) in each for each in private), address
