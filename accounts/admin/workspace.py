@@ -20,7 +20,7 @@ from accounts.admin.history import render_usage
 from accounts.admin.recorded import RecordedAdmin
 from accounts.models import Membership, Workspace, WorkspaceMembership
 from accounts.models.account import QUEUE_WEIGHT_MAX, SAMPLING_RATE_MIN, SERVER_TOOLS
-from accounts.services.lost_keys import disable_lost_keys
+from accounts.services.lost_keys import disable_lost_keys, disable_lost_keys_of
 from accounts.services.records import operator_actor
 from accounts.services.workspaces import (
     SETTINGS,
@@ -232,7 +232,8 @@ class WorkspaceMembershipAdmin(RecordedAdmin):
 
 @admin.register(Membership)
 class MembershipAdmin(RecordedAdmin):
-    """When a member leaves, the keys that they created stop working."""
+    """When a member leaves, the keys that they created stop working. Those that a lower role does
+    not allow are disabled."""
 
     object_type = "membership"
     facts = ("user_id", "role")
@@ -244,3 +245,7 @@ class MembershipAdmin(RecordedAdmin):
     ordering = ("account__name", "user__username")
     autocomplete_fields = ("user", "account")
     fixed_fields = ("user", "account")
+
+    def save_row(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
+        super().save_row(request, obj, form, change)
+        disable_lost_keys_of(obj, operator_actor(request.user))

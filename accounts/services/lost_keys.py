@@ -5,7 +5,7 @@ from uuid import UUID
 
 from django.db.models import Q
 
-from accounts.models import ApiKey, Workspace, WorkspaceMembership
+from accounts.models import ApiKey, Membership, Workspace, WorkspaceMembership
 from accounts.roles import may_have_key
 from accounts.services.keys import set_disabled
 from accounts.services.records import Actor
@@ -19,6 +19,14 @@ def disable_lost_keys(rows: Iterable[WorkspaceMembership], by: Actor) -> None:
     places = [(row.workspace_id, row.membership.user_id) for row in rows]
     workspaces = Workspace.objects.in_bulk({workspace for workspace, _ in places})
     disable_keys([each for each in places if not may_have_key(each[1], workspaces[each[0]])], by)
+
+
+def disable_lost_keys_of(membership: Membership, by: Actor) -> None:
+    """Disable what this member made in workspaces of the account where they may have no key now."""
+    user = membership.user_id
+    made = ApiKey.objects.filter(account=membership.account_id, creator=user, disabled=False)
+    workspaces = Workspace.objects.filter(pk__in=made.values("workspace"))
+    disable_keys([(each.pk, user) for each in workspaces if not may_have_key(user, each)], by)
 
 
 def disable_keys(places: Iterable[Place], by: Actor) -> None:

@@ -11,6 +11,7 @@ from accounts.models import Account, ApiKey, Membership, User, Workspace
 from accounts.models.account import default_workspace_id
 from accounts.roles import Action, list_account_roles
 from accounts.services.keys import set_disabled
+from accounts.services.lost_keys import disable_lost_keys_of
 from accounts.services.records import Actor, read_fields, record_change
 from gateway.http.errors import Conflict, NotFound
 from gateway.http.paging import Page
@@ -78,13 +79,15 @@ def add_new_person(*, account_id: UUID, username: str, role: str, by: Actor) -> 
 
 
 def change_role(*, account_id: UUID, user_id: str, role: str, by: Actor) -> None:
-    """Give a member another role. Raises `NotFound` and `LastAdmin`."""
+    """Give a member another role; keys that it does not allow are disabled. Raises `NotFound` and
+    `LastAdmin`."""
     with transaction.atomic():
         membership = _lock_member(account_id, user_id)
         before, membership.role = membership.role, role
         if role not in list_account_roles(Action.MEMBERS):
             _keep_an_admin(membership)
         membership.save(update_fields=["role"])
+        disable_lost_keys_of(membership, by)
         facts = {"role": before}, {"role": role}
         _record_member(by, "updated", account_id, membership.user, *facts)
 

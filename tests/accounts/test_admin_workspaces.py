@@ -19,7 +19,12 @@ from accounts.models import (
     WorkspaceMembership,
 )
 from accounts.services.keys import create_key
-from accounts.services.organization import admit_member, open_account, open_workspace
+from accounts.services.organization import (
+    admit_member,
+    change_role,
+    open_account,
+    open_workspace,
+)
 from accounts.services.records import SYSTEM
 from accounts.services.workspace_budgets import set_budget
 from tests.accounts.higher import ReplacedApps
@@ -67,6 +72,27 @@ def test_who_may_make_no_keys_there_any_more_loses_them(
         create_key(account=account, name=place.slug, workspace=place, creator=ada)
 
     assert admin_client.post(page(WorkspaceMembership, action, row.pk), form).status_code == 302
+
+    disabled = ApiKey.objects.filter(creator=ada, disabled=True)
+    assert list(disabled.values_list("workspace", flat=True)) == [workspace.pk]
+
+
+@pytest.mark.parametrize("is_in_admin", [False, True])
+def test_a_lower_role_in_the_account_disables_the_keys_that_it_does_not_allow(
+    admin_client: Client, account: Account, workspace: Workspace, is_in_admin: bool
+) -> None:
+    ada = admit_member(account=account, username="ada", role=Membership.Role.ADMIN)
+    admit_member(account=account, username="bob", role=Membership.Role.ADMIN)
+    for place in (workspace, account.workspaces.get(is_default=True)):
+        create_key(account=account, name=place.slug, workspace=place, creator=ada)
+
+    role = Membership.Role.MEMBER.value
+    if is_in_admin:
+        row = Membership.objects.get(user=ada)
+        answer = admin_client.post(page(Membership, "change", row.pk), {"role": role})
+        assert answer.status_code == 302
+    else:
+        change_role(account_id=account.pk, user_id=ada.public_id, role=role, by=SYSTEM)
 
     disabled = ApiKey.objects.filter(creator=ada, disabled=True)
     assert list(disabled.values_list("workspace", flat=True)) == [workspace.pk]
