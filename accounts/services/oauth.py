@@ -20,7 +20,7 @@ from django.utils.crypto import salted_hmac
 
 from accounts.models import ApiKey, App, AuthorizationCode, Membership, User, Workspace
 from accounts.models.oauth import ORIGIN_CHARS_MAX
-from accounts.roles import Action, list_account_roles, list_workspace_roles
+from accounts.roles import Action, list_account_roles, list_workspace_roles, may_have_key
 from accounts.services.attempts import record_attempt
 from accounts.services.keys import create_key, delete_keys
 from accounts.services.member_keys import bound_key
@@ -247,8 +247,8 @@ def _find_refusal(row: Any, verifier: str | None, method: str | None) -> Gateway
 
 
 def _make_key(row: Any) -> tuple[ApiKey, str] | None:
-    """None where the app was revoked meanwhile, the workspace deleted, the creator left, or the key
-    that approved stopped working."""
+    """None where the app was revoked meanwhile, the workspace deleted, the creator left or may have
+    no key there any more, or the key that approved stopped working."""
     if (
         row.app.revoked_at is not None
         or (row.creator is not None and not row.has_member)
@@ -259,6 +259,8 @@ def _make_key(row: Any) -> tuple[ApiKey, str] | None:
     workspaces = Workspace.objects.select_related("account").filter(pk=row.workspace_id)
     workspace = workspaces.select_for_update(of=("account", "self"), no_key=True).first()
     if workspace is None:
+        return None
+    if row.creator is not None and not may_have_key(row.creator_id, workspace):
         return None
     # What members may have was less, perhaps, when the code was given out.
     limit = {"limit_nano": row.limit_nano, "limit_reset": row.limit_reset}

@@ -234,6 +234,15 @@ def test_a_code_dies_with_who_approved_it(office: Office) -> None:
     assert not ApiKey.objects.filter(app__isnull=False).exists()
 
 
+def test_a_code_makes_no_key_where_its_creator_may_have_none_any_more(office: Office) -> None:
+    team = new_code(office, workspace_id=str(office.workspace("team").pk))["id"]
+    default = new_code(office)["id"]
+    Membership.objects.filter(user=office.admin).update(role=Membership.Role.MEMBER)
+
+    assert exchange(office, team)[0] == 403
+    assert exchange(office, default)[0] == 200
+
+
 def test_an_app_s_key_lets_no_other_app_have_one(office: Office) -> None:
     string = exchange(office, new_code(office)["id"])[1]["key"]
 
