@@ -1,7 +1,8 @@
 """Links that sign a person in once, without a password.
 
 A link holds a token of the state of the person's row: using it changes `last_login`, which ends
-every link that was made before. Whoever has a second factor is asked for it all the same.
+every link that was made before. So does a change of the person's roles. Whoever has a second factor
+is asked for it all the same.
 """
 
 from datetime import UTC, datetime
@@ -26,7 +27,10 @@ class LinkTokens(PasswordResetTokenGenerator):
 
     def _make_hash_value(self, user: Any, timestamp: int) -> str:
         last = user.last_login.isoformat() if user.last_login else ""
-        return f"{user.pk}{user.password}{last}{timestamp}{user.is_active}"
+        # Whoever made a link for somebody must not come in with rights that the person got later.
+        roles = sorted(f"{each.account_id} {each.role}" for each in user.memberships.all())
+        rights = f"{user.is_staff}{user.is_superuser}{roles}"
+        return f"{user.pk}{user.password}{last}{timestamp}{user.is_active}{rights}"
 
     def check_token(self, user: Any, token: str | None) -> bool:
         if not super().check_token(user, token):

@@ -10,8 +10,8 @@ from django.core.management import call_command
 from django.test import Client
 from django.urls import reverse
 
-from accounts.models import User
-from accounts.services.organization import open_account
+from accounts.models import Membership, User
+from accounts.services.organization import admit_member, open_account
 from console import sign_in_links
 from console.sign_in_links import LIFETIME_S, build_link_path
 from tests.console.people import BACKEND
@@ -104,6 +104,20 @@ def test_a_link_ends_within_the_hour(client: Client, person: User) -> None:
 
     answer = client.post(reverse("console:link", args=[person.public_id, token]))
     assert answer.status_code == 410
+
+
+@pytest.mark.parametrize("right", ["is_staff", "is_superuser", "role"])
+def test_a_link_ends_when_the_person_s_rights_change(client: Client, right: str) -> None:
+    account = open_account(name="acme")
+    ada = admit_member(account=account, username="ada", role=Membership.Role.MEMBER)
+    path = build_link_path(ada)
+
+    if right == "role":
+        Membership.objects.filter(user=ada).update(role=Membership.Role.OWNER)
+    else:
+        User.objects.filter(pk=ada.pk).update(**{right: True})
+
+    assert client.post(path).status_code == 410
 
 
 def test_a_changed_link_signs_nobody_in(client: Client, person: User) -> None:
