@@ -168,15 +168,17 @@ def test_who_is_there_by_a_group_is_not_removed_by_hand(mine: Directory) -> None
 
 def test_who_leaves_a_group_loses_the_keys_of_its_workspace(mine: Directory) -> None:
     ada = mine.member("ada")
-    mine.fill(all=[ada])
+    mine.fill(all=[ada, mine.admin])
     mine.map("all")
     whose = {"creator_user_id": ada.public_id}
-    there = mine.new(**whose, workspace_id=str(mine.workspace("team").pk))["key"]
+    team = str(mine.workspace("team").pk)
+    there = mine.new(**whose, workspace_id=team)["key"]
     elsewhere = mine.new(**whose)["key"]
+    of_admin = mine.new(creator_user_id=mine.admin.public_id, workspace_id=team)["key"]
 
     mine.fill(all=[])
 
-    assert (mine.status_of(there), mine.status_of(elsewhere)) == (401, 200)
+    assert [mine.status_of(each) for each in (there, elsewhere, of_admin)] == [401, 200, 200]
 
 
 def test_a_sync_job_removes_deleted_groups(mine: Directory) -> None:

@@ -19,7 +19,7 @@ from accounts.models import (
     Workspace,
     WorkspaceMembership,
 )
-from accounts.services.lost_keys import Place, disable_keys, disable_lost_keys
+from accounts.services.lost_keys import Place, disable_lost_keys
 from accounts.services.records import Actor, read_fields, record_change
 from gateway.http.errors import Conflict, InvalidRequest, NotFound, SchemaInvalid
 from gateway.http.jsonio import JsonObject
@@ -161,8 +161,8 @@ def lock_account(account_id: UUID) -> Account:
 def apply_groups(*, account_id: UUID, by: Actor) -> None:
     """Let memberships of workspaces follow groups, claims and mappings; the account is locked.
 
-    A member that loses a workspace by it, or becomes a viewer, loses the keys there: they are
-    disabled.
+    A member that loses a workspace by it, or becomes a viewer, loses the keys there, unless
+    another role allows them: they are disabled.
     """
     roles = _find_group_roles(account_id)
     # A member that leaves the account meanwhile leaves when this is done.
@@ -192,9 +192,8 @@ def apply_groups(*, account_id: UUID, by: Actor) -> None:
     ]
     _add_memberships(new)
     WorkspaceMembership.objects.bulk_update(changed, ["role"])
-    disable_keys([(row.workspace_id, row.membership.user_id) for row in leaving], by)
-    disable_lost_keys([row for row in changed if row.role == _VIEWER], by)
     WorkspaceMembership.objects.filter(pk__in=[row.pk for row in leaving]).delete()
+    disable_lost_keys([*leaving, *(row for row in changed if row.role == _VIEWER)], by)
     _record_moves(account_id, by, {"added": new, "changed": changed, "removed": leaving})
 
 
