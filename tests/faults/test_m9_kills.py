@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from tempfile import mkdtemp
 from typing import Any
 
 import pytest
@@ -108,7 +109,7 @@ def rig(stores: Bed, simulator: SimulatedUpstream, tmp_path: Path) -> Iterator[R
         settings = dict(SETTINGS)
         if stores.is_postgres:
             # A Unix socket's path has about 100 characters at most.
-            folder = stores.folder / "kills"
+            folder = Path(mkdtemp(prefix="kills-", dir=stores.folder))
             cluster, valkey = FaultyPostgres(folder, durable=True), ValkeyServer(folder / "valkey")
             for store in (valkey, cluster):
                 left.callback(store.stop)

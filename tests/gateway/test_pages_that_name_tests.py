@@ -8,6 +8,7 @@ from tests.support.manage import PROJECT
 
 PAGES = ("reference/asvs.md", "explanation/failures.md")
 NO_TEST = "\N{EN DASH}"
+_TABLE = re.compile(r"^(\| .*\n)\|-.*\n((?:\| .*\n)+)", re.MULTILINE)
 _NAMED = re.compile(r"`([\w./]+)(?:::(\w+))?`")
 
 
@@ -15,10 +16,12 @@ def list_rows() -> list[tuple[str, str]]:
     """What each row is about and, in its last cell, where it is tested."""
     rows = []
     for page in PAGES:
-        lines = (PROJECT / "docs" / page).read_text(encoding="utf-8").splitlines()
-        cells = [line.strip("| ").split(" | ") for line in lines if line.startswith("| ")]
-        assert len({len(row) for row in cells}) == 1, page
-        rows += [(row[0], row[-1]) for row in cells if row != cells[0]]
+        text = (PROJECT / "docs" / page).read_text(encoding="utf-8")
+        for head, body in _TABLE.findall(text):
+            cells = [line.strip("| ").split(" | ") for line in (head + body).splitlines()]
+            assert len({len(row) for row in cells}) == 1, page
+            if cells[0][-1] == "Tested in":
+                rows += [(row[0], row[-1]) for row in cells[1:]]
     return rows
 
 
