@@ -19,6 +19,7 @@ from unfold.forms import AdminPasswordChangeForm, UserChangeForm, UserCreationFo
 from accounts.admin.recorded import RecordedMixin
 from accounts.models import App, AuthorizationCode, Membership, User
 from accounts.people.records import record_sign_in
+from accounts.services.keys import end_playgrounds
 from accounts.services.oauth import revoke_app
 from accounts.services.records import operator_actor
 from gateway.admin import PageAdmin, ReadOnlyAdmin, ReadOnlyInline
@@ -64,6 +65,7 @@ class UserAdmin(RecordedMixin, _UserAdmin, PageAdmin):  # type: ignore[misc]  # 
             for session in UserSession.objects.filter(user=person):
                 session.end()
             by = operator_actor(request.user)
+            end_playgrounds(person, by=by)
             record_sign_in(request, "sessions ended", user=person, by=by)
         messages.success(request, "Whoever was signed in signs in again.")
 
@@ -76,8 +78,9 @@ class UserAdmin(RecordedMixin, _UserAdmin, PageAdmin):  # type: ignore[misc]  # 
         """With a record: whoever sets a password can sign in as that person."""
         answer: HttpResponse = super().user_change_password(request, id, form_url)
         if answer.status_code == HTTPStatus.FOUND:
-            by = operator_actor(request.user)
-            record_sign_in(request, "password set", user=User.objects.get(pk=id), by=by)
+            by, person = operator_actor(request.user), User.objects.get(pk=id)
+            end_playgrounds(person, by=by)
+            record_sign_in(request, "password set", user=person, by=by)
         return answer
 
     def find_account_id(self, obj: object) -> None:

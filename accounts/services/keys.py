@@ -5,6 +5,7 @@ before they look, as the ledger writer does. `at` is the moment of the change, n
 """
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, Literal
 
@@ -280,6 +281,19 @@ def issue_playground_key(
     except IntegrityError:
         # Another tab made it in the meantime.
         return _renew_or_create(workspace, person, creator, by, at)
+
+
+def end_playgrounds(person: User, *, by: Actor) -> None:
+    """End what this person's playgrounds call with, former strings too: their sessions ended."""
+    at = datetime.now(UTC)
+    own = ApiKey.objects.usable(at).filter(playground_user=person)
+    for key_id in own.values_list("pk", flat=True):
+        FormerHash.objects.filter(api_key=key_id, valid_until__gt=at).update(valid_until=at)
+        key = ApiKey.objects.filter(pk=key_id)
+        # Deleted meanwhile, it has ended. A string that nobody has keeps that of now from coming
+        # back with the next one, whose time of grace it would have.
+        with suppress(ApiKey.DoesNotExist):
+            rotate_key(keys=key, expires_at=at, by=by, at=at)
 
 
 def _renew_or_create(

@@ -35,6 +35,7 @@ from accounts.people.addresses import (
 )
 from accounts.people.oidc import build_sign_out_url, list_forced_providers
 from accounts.people.records import record_sign_in
+from accounts.services.keys import end_playgrounds
 from accounts.services.records import operator_actor
 from console.listing import Filter, Listing, has_words, write_buttons
 from console.page import PageContext, page, render_open_page, secure
@@ -220,6 +221,7 @@ def change_password(request: HttpRequest) -> HttpResponse:
     sessions = UserSession.objects.filter(user=user)
     for session in sessions.exclude(session_key=request.session.session_key):
         session.end()
+    end_playgrounds(user, by=operator_actor(user))
     record_sign_in(request, "password changed", user=user, by=operator_actor(user))
     messages.success(request, "Your password is changed. All other sessions have ended.")
     return HttpResponseRedirect(reverse("mfa_index"))
@@ -250,6 +252,8 @@ def end_sessions(request: HttpRequest) -> HttpResponse:
     if count := len(sessions):
         user: Any = request.user
         by = operator_actor(user)
+        # The session that stays has a new one when it asks.
+        end_playgrounds(user, by=by)
         record_sign_in(request, "sessions ended", user=user, by=by, count=count)
     return HttpResponseRedirect(reverse("mfa_index"))
 

@@ -14,7 +14,9 @@ from accounts.caller import read_caller
 from accounts.keystring import hash_key
 from accounts.models import ApiKey, Membership, User, Workspace
 from accounts.models.event import Event
+from accounts.services.keys import end_playgrounds
 from accounts.services.organization import admit_member
+from accounts.services.records import SYSTEM
 from gateway.http.jsonio import dumps
 from gateway.sealing import seal_bytes
 from routing.history.contents import PURPOSE
@@ -120,6 +122,18 @@ def read_usable(string: str) -> bool:
     caller = read_caller(hash_key(string))
     assert caller is not None
     return caller.is_usable(datetime.now(UTC))
+
+
+def test_what_was_given_to_ended_sessions_works_no_longer(team: Team, led: Workspace) -> None:
+    strings = [ask_for_key(team.client("member"), led).json()["key"] for _ in range(2)]
+    assert [read_usable(each) for each in strings] == [True, True]
+
+    end_playgrounds(team.people["member"], by=SYSTEM)
+
+    # The former one was in its time of grace, and does not come back with a new one.
+    renewed = ask_for_key(team.client("member"), led).json()["key"]
+    assert [read_usable(each) for each in strings] == [False, False]
+    assert read_usable(renewed)
 
 
 @pytest.mark.parametrize("role", ["operator", "member"])

@@ -18,7 +18,6 @@ from django.test import Client
 from django.urls import reverse
 
 from accounts.models import AuditRecord, Membership, User
-from accounts.people import middleware
 from accounts.services.attempts import forget_attempts
 from accounts.services.organization import admit_member, open_account
 from accounts.tasks import delete_old_sessions
@@ -312,7 +311,7 @@ def test_a_session_that_nobody_uses_ends_sooner(
     sign_in(client)
 
     def find_minutes_left(minutes: int) -> int:
-        monkeypatch.setattr(middleware.time, "time", lambda: now_s + minutes * 60)
+        monkeypatch.setattr("accounts.people.middleware.time.time", lambda: now_s + minutes * 60)
         client.get(reverse("mfa_index"))
         left = Session.objects.get().expire_date.timestamp() - now_s
         return round(left / 60)

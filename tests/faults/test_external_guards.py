@@ -152,7 +152,7 @@ def test_a_stream_at_its_guard_keeps_its_caller_and_no_endpoint(
     desk.upstream.script("first", {"text": "So it is.", "usage": usage})
     desk.upstream.script("second", {"gate": "looked"}, {"gate": "looked"})
     set_guardrail(desk, external_guards=[decision(on="output", threshold=1, timeout_ms=30_000)])
-    tools_ = {"tools": tools} if tools else {}
+    tools_: dict[str, Any] = {"tools": tools} if tools else {}
     with closing(opened(desk, model="one/server", **tools_)) as caller:
         _, headers = caller.head()
         desk.upstream.wait_gate("looked")

@@ -43,28 +43,39 @@ class Servers:
             f"sentinel auth-pass g {PASSWORD}\nsentinel down-after-milliseconds g 500\n"
         )
         self._spawn(self.sentinel_port, [config, "--sentinel"])
-        wait(lambda: self.sentinel().sentinel_masters()["g"]["num-slaves"] == 1, "the replica")
+        wait(lambda: self.primary()["num-slaves"] == 1, "the replica")
 
     def _spawn(self, port: int, words: list[Any]) -> None:
         log = self._folder / f"{port}.log"
         process = processes.spawn([binary(), *words, "--dir", self._folder], log=log)
         self._running[port] = process
         self._stack.callback(processes.kill, process)
-        wait(lambda: not socket.create_connection(("127.0.0.1", port), 1).close(), "a server")
+        wait(lambda: accepts(port), "a server")
 
     def sentinel(self) -> "redis.Redis":
         client = redis.Redis(port=self.sentinel_port, decode_responses=True)
         self._stack.callback(client.close)
         return client
 
+    def primary(self) -> dict[str, Any]:
+        """What the sentinel says of it."""
+        masters: Any = self.sentinel().sentinel_masters()
+        facts: dict[str, Any] = masters["g"]
+        return facts
+
     def kill(self, port: int) -> None:
         processes.kill(self._running[port])
 
     def fail_over(self) -> None:
         """Make the replica the primary; what was it follows."""
-        before = self.sentinel().sentinel_master("g")["port"]
+        before = self.primary()["port"]
         self.sentinel().execute_command("SENTINEL", "FAILOVER", "g")
-        wait(lambda: self.sentinel().sentinel_master("g")["port"] != before, "the other primary")
+        wait(lambda: self.primary()["port"] != before, "the other primary")
+
+
+def accepts(port: int) -> bool:
+    with socket.socket() as connection:
+        return connection.connect_ex(("127.0.0.1", port)) == 0
 
 
 def wait(holds: Any, what: str) -> None:

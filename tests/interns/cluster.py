@@ -264,7 +264,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     @property
     def cluster(self) -> Cluster:
-        return self.server.cluster  # type: ignore[attr-defined,no-any-return]
+        return self.server.cluster  # type: ignore[attr-defined]
 
     def _handle(self) -> None:
         url = urlsplit(self.path)
