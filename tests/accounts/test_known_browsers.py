@@ -104,7 +104,7 @@ def test_forms_of_known_browsers_do_not_wait_for_those_of_strangers() -> None:
     inside, let_go = threading.Semaphore(0), threading.Event()
 
     def look(request: HttpRequest) -> HttpResponse:
-        if request.POST.get("login") != "op" or COOKIE not in request.COOKIES:
+        if request.POST.get("login", "op") != "op" or COOKIE not in request.COOKIES:
             inside.release()
             let_go.wait(60)
         return HttpResponse()
