@@ -2,7 +2,6 @@
 PYTHON ?= python3
 BIN := .venv/bin
 SOURCES := gateway accounts routing interns console manage.py .ci
-MYPY := MYPYPATH=. $(BIN)/mypy --explicit-package-bases
 # Where bytecode is not kept, each process rewrites the assertions of all tests first.
 PYTEST := env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest $(if $(DURATIONS),--durations 20)
 LANE = $(PYTEST) -n $$($(PYTHON) -c 'import os; print((os.cpu_count() or 1) + 1)') --dist worksteal
@@ -86,8 +85,7 @@ conformance-node: installed-dev ## Run Node's clients against the gateway; insta
 lint: installed-dev ## Check style, types, import contracts, migrations, settings, locks, known holes
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
-	@$(MYPY) $(SOURCES)
-	@$(MYPY) --allow-untyped-defs --allow-incomplete-defs tests
+	@MYPYPATH=. $(BIN)/mypy $(SOURCES) tests
 	@$(BIN)/lint-imports
 	@$(BIN)/python .ci/check_django.py
 	@$(BIN)/python .ci/check_migrations.py
