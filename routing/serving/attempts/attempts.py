@@ -254,6 +254,9 @@ class Attempts:
         last = progress.last_attempt if len(progress.attempts) > self._first else None
         if last is not None and last.failure is not None and last.failure.deadline:
             return DeadlinePassed()
+        if progress.rescue and progress.rescue.legs and process.now() >= progress.context.deadline:
+            # The time ended what had begun, not the upstream: others could have gone on with it.
+            return DeadlinePassed()
         if self._refused is not None and self._refused[2] == len(progress.attempts):
             return build_affordability_error(progress, self._refused[0], self._refused[1])
         if last is None and self._full is not None:

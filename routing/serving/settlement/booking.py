@@ -210,7 +210,8 @@ def _failed_outcome(
         # A caller who ends a stream by a time of his own pays for what he read, as one who leaves.
         if relay is not None and relay.started:
             return stream_outcome(progress, attempt, relay, cancelled=True)
-        if progress.loop is not None and progress.loop.turns:
+        loop, rescue = progress.loop, progress.rescue
+        if (loop is not None and loop.turns) or (rescue is not None and rescue.legs):
             return abandoned_outcome(progress)
     if relay is None or not relay.seen:
         return unserved_outcome(progress, error)

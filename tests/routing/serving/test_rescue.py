@@ -18,7 +18,7 @@ from routing.serving.request.context import Attempt, RequestProgress
 from routing.serving.request.legs import bound_charges
 from routing.serving.request.outcome import abandoned_outcome, own_usage
 from routing.serving.request.rescue import Rescue
-from routing.serving.settlement.booking import stream_outcome
+from routing.serving.settlement.booking import _failed_outcome, stream_outcome
 from routing.serving.settlement.records import settle_order
 from routing.upstreams.failures import from_status
 from tests.routing.selection.entries import endpoint, provider
@@ -164,10 +164,20 @@ def test_both_parts_are_charged_each_at_its_own_usage_and_credential() -> None:
     assert bound_charges(progress.rescue.legs)[1] == own_nano
 
 
-def test_who_leaves_before_the_second_part_pays_for_the_first() -> None:
-    progress = rescuable()
+@pytest.mark.parametrize("leaves", [True, False])
+def test_who_leaves_or_set_a_deadline_before_the_second_part_pays_for_the_first(
+    leaves: bool,
+) -> None:
+    progress = rescuable(provider={"deadline_ms": 1})
+    progress.context = progress.context._replace(deadline=0.0)
+    attempts = Attempts(progress)
     broken_off(progress, chunk(content="x" * 40, usage=(50, 10)))
-    outcome = abandoned_outcome(progress)
+    [first] = progress.attempts
+    attempts.record_failure(first, from_status(502, {}, b"{}"))
+    error = attempts.error()
+    outcome = (
+        abandoned_outcome(progress) if leaves else _failed_outcome(progress, first, None, error)
+    )
     assert (outcome.status, outcome.cancelled) == (200, True)
     assert outcome.charged_nano == 50 * 1000 + 10 * 2000
 
