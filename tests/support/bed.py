@@ -75,6 +75,8 @@ class Bed:
             "REDIS_URL": redis_url,
             # A test that scripts one failure wants one attempt; tests of retries say so.
             "ROUTER_ENDPOINT_RETRIES": "0",
+            # Accounts divide the fallbacks of a process, and all tests of a run share one.
+            "ROUTER_RETRY_FLOOR": "100000",
             # All tests come from one address; those of the throttle set it.
             "RATE_FAILED_TOKENS": "0",
             # Nobody can know who else listens on the usual port; port 0 is any.
