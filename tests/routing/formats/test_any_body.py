@@ -2,7 +2,7 @@
 
 Bodies that are right but for a value or two, and bodies of anything at all."""
 
-from collections.abc import Iterator, Set
+from collections.abc import Iterator, Sequence, Set
 from copy import deepcopy
 from typing import Any, Final
 
@@ -10,33 +10,25 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from routing.formats.chat.format import CHAT
 from routing.formats.chat.forward import GATEWAY_FIELDS, build_forwarded_body
 from routing.formats.chat.request import PARAMETER_VOCABULARY, ChatInvalid, ChatRequest
 from routing.formats.chat.schema import ChatBody, check_chat
+from routing.formats.messages.format import MESSAGES
 from routing.formats.messages.schema import MessagesBody
+from routing.formats.responses.format import RESPONSES
 from routing.formats.responses.schema import ResponsesBody
 from tests.routing.formats import chat_bodies
-from tests.routing.formats.chat_bodies import CALL, DATA_URL, FUNCTION, USER
+from tests.routing.formats.chat_bodies import DATA_URL, FUNCTION, USER
 from tests.routing.formats.messages import bodies as messages
-from tests.routing.formats.messages.bodies import EPHEMERAL, IMAGE, RESULT, TEXT, TOOL, USE, said
+from tests.routing.formats.messages.bodies import EPHEMERAL
 from tests.routing.formats.responses import bodies as responses
+from tests.routing.formats.schema_walk import Walk, complete_body
 from tests.routing.formats.test_fields import FIELDS, FORMATS
 
 Body = dict[str, Any]
 Place = tuple[Any, ...]
 DATETIME: Final = {"type": "router:datetime", "parameters": {"timezone": "UTC"}}
-PICTURE: Final = {"type": "image_url", "image_url": {"url": "http://x"}}
-DOCUMENT: Final = messages.document("content", content=[TEXT, IMAGE]) | {
-    "title": "t",
-    "context": "c",
-}
-FOUND: Final = {"type": "search_result", "source": "s", "title": "t", "content": [TEXT]}
-THOUGHTS: Final[list[Body]] = [
-    {"type": "thinking", "thinking": "t", "signature": "s"},
-    {"type": "redacted_thinking", "data": "d"},
-    {"type": "server_tool_use", "id": "s1", "name": "web_search", "input": {}},
-    {"type": "web_search_tool_result", "tool_use_id": "s1", "content": []},
-]
 REASONING: Final[Body] = {
     "type": "reasoning",
     "id": "rs_1",
@@ -53,79 +45,8 @@ PARTS: Final[list[Body]] = [
     {"type": "input_file", "file_data": DATA_URL, "filename": "f"},
     {"type": "input_audio", "input_audio": {"data": "A", "format": "mp3"}},
 ]
-SPACE: Final[Body] = {
-    "type": "namespace",
-    "name": "n",
-    "description": "d",
-    "tools": [{"type": "function", "name": "g"}, {"type": "custom", "name": "c"}],
-}
-DETAILED: Final = {"role": "assistant", "tool_calls": [CALL], "reasoning_details": [{}]}
-# What each format is asked in more than a field. The fields are those of the tests of fields.
-ASKED: Final[dict[str, list[Body]]] = {
-    "c": [
-        {
-            "messages": [
-                {"role": "system", "content": [TEXT]},
-                {"role": "user", "content": [PICTURE]},
-                DETAILED,
-                {"role": "tool", "tool_call_id": "c1", "content": "r"},
-            ]
-        },
-        {"tools": [FUNCTION, DATETIME], "tool_choice": FUNCTION},
-    ],
-    "m": [
-        {
-            "messages": [
-                said("user", TEXT, IMAGE, DOCUMENT, FOUND),
-                said("assistant", *THOUGHTS, TEXT, USE),
-                said("user", {**RESULT, "content": [TEXT, IMAGE], "is_error": True}, TEXT),
-                {"role": "assistant", "content": "a"},
-            ]
-        },
-        {
-            "tools": [
-                *({**TOOL, "strict": True, "cache_control": EPHEMERAL}, DATETIME),
-                {"type": "web_search_20250305", "name": "web_search", "max_uses": 1},
-                {"type": "bash_20250124", "name": "bash"},
-                {"type": "router:advisor", "parameters": {"name": "a"}},
-            ],
-            "tool_choice": {"type": "tool", "name": "f", "disable_parallel_tool_use": True},
-        },
-    ],
-    "r": [
-        {
-            "input": [
-                *({"role": "user", "content": PARTS}, REASONING),
-                {"role": "assistant", "content": [CITED, DECLINED]},
-                *(responses.CALL, responses.CALL_OUTPUT),
-                {"type": "custom_tool_call", "call_id": "c2", "name": "sh", "input": "x"},
-                {"type": "custom_tool_call_output", "call_id": "c2", "output": PARTS},
-                {"role": "system", "content": [{"type": "input_text", "text": "s"}]},
-                {"type": "image_generation_call", "result": "/9j/"},
-                {"type": "web_search_call", "id": "ws_1"},
-            ]
-        },
-        {
-            "tools": [
-                *(responses.FUNCTION, SPACE, DATETIME, {"type": "shell"}),
-                {"type": "custom", "name": "c", "format": {"type": "text"}},
-                {"type": "web_search", "parameters": {"max_results": 1}},
-                {"type": "router:subagent", "parameters": {"inherit_functions": False}},
-                {"type": "router:shell", "parameters": {}},
-            ],
-            "tool_choice": {
-                "type": "allowed_tools",
-                "mode": "auto",
-                "tools": [{"type": "function", "name": "f"}, {"type": "shell"}],
-            },
-        },
-        {"tools": [SPACE], "tool_choice": {"type": "function", "name": "g"}},
-    ],
-}
 SCHEMAS: Final = {"c": ChatBody, "m": MessagesBody, "r": ResponsesBody}
-for formats, name, good, _ in FIELDS:
-    for format in formats:
-        ASKED[format].append({name: good[-1]})
+NAMES: Final = {"c": CHAT, "m": MESSAGES, "r": RESPONSES}
 of_each_format = pytest.mark.parametrize("format", FORMATS)
 
 # A value of every JSON type, plain and with another type inside.
@@ -173,12 +94,20 @@ def read_or_refused(format: str, body: Body) -> ChatRequest | None:
     return None
 
 
+def bodies_of(format: str, values: Sequence[Any]) -> Iterator[tuple[Body, Body]]:
+    """For each field in the schema a body with the least of what stands beside it, and one with
+    each of the values there; a tool can be chosen."""
+    tool = {"c": FUNCTION, "m": messages.TOOL, "r": responses.FUNCTION}[format]
+    for pair in Walk(SCHEMAS[format], values).pairs():
+        one, other = (complete_body(NAMES[format], body) for body in pair)
+        whole = FORMATS[format].body(tools=[tool])
+        yield whole | one, whole | other
+
+
 @of_each_format
 def test_a_body_with_one_wrong_value_is_read_or_refused(format: str) -> None:
-    for fields in ASKED[format]:
-        for place in places(fields):
-            for odd in ODD:
-                read_or_refused(format, FORMATS[format].body(**put(fields, place, odd)))
+    for _, body in bodies_of(format, ODD):
+        read_or_refused(format, body)
 
 
 WORDS: Final = [
@@ -206,10 +135,19 @@ anything = st.recursive(
 )
 
 
+PLAIN: Final = {
+    format: [
+        *(body for body, _ in bodies_of(format, [None])),
+        *(FORMATS[format].body(**{row[1]: row[2][-1]}) for row in FIELDS if format in row[0]),
+    ]
+    for format in FORMATS
+}
+
+
 @of_each_format
 @given(st.data())
 def test_a_body_with_some_wrong_values_is_read_or_refused(format: str, data: st.DataObject) -> None:
-    body = FORMATS[format].body(**data.draw(st.sampled_from(ASKED[format])))
+    body = data.draw(st.sampled_from(PLAIN[format]))
     at = list(places(body))
     for _ in range(data.draw(st.integers(1, 3))):
         body = put(body, data.draw(st.sampled_from(at)), data.draw(st.sampled_from(ODD) | anything))
@@ -230,8 +168,9 @@ spoken = st.lists(
 def test_a_body_of_anything_is_read_or_refused(format: str, data: st.DataObject) -> None:
     names = st.sampled_from(sorted(SCHEMAS[format].__annotations__)) | strings
     fields = data.draw(st.dictionaries(names, anything, max_size=6))
-    told = "input" if format == "r" else "messages"
-    fields[told] = data.draw(st.just([USER]) | spoken | anything)
+    fields["input" if format == "r" else "messages"] = data.draw(
+        st.just([USER]) | spoken | anything
+    )
     body = FORMATS[format].body(**fields)
     before = repr(body)
     request = read_or_refused(format, body)

@@ -3,13 +3,9 @@
 from typing import Any
 
 import pytest
-from pydantic import TypeAdapter
 
 from gateway.http.jsonio import dumps
 from routing.formats.chat.request import PARAMETER_VOCABULARY
-from routing.formats.chat.schema import ChatBody
-from routing.formats.fields import RequestJsonSchema
-from routing.formats.messages.schema import MessagesBody
 from routing.formats.reasoning import Reasoning
 from tests.routing.formats.chat_bodies import (
     BODIES,
@@ -183,18 +179,6 @@ def test_large_texts_are_not_copied_and_many_messages_are_read() -> None:
     assert message["content"] is text
     request = accepted(messages=[USER] * 100_000)
     assert (request.message_count, request.text_bytes) == (100_000, 200_000)
-
-
-def test_the_schemas_describe_themselves_for_openapi() -> None:
-    described = TypeAdapter(ChatBody).json_schema(schema_generator=RequestJsonSchema)
-    assert described["required"] == ["messages"]
-    assert set(described["properties"]) == set(ChatBody.__annotations__)
-    assert described["$defs"]["ToolMessage"]["required"] == ["role", "content", "tool_call_id"]
-    others = TypeAdapter(MessagesBody).json_schema(schema_generator=RequestJsonSchema)
-    assert sorted(others["required"]) == ["messages", "model"]
-    for each in (described, others):
-        assert "UNDEFINED" not in repr(each)
-        assert "\\u0000" not in dumps(each).decode()
 
 
 # Functions as they were called before there were tools: read as tools, answered as functions.

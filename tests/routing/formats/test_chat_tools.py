@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from routing.formats.open_tools import move_tool_settings
 from routing.plugins.registry import BUILT_IN, OF_ROUTERS, list_missing
-from tests.routing.formats.chat_bodies import FUNCTION, accepted, paths, text_of
+from tests.routing.formats.chat_bodies import FUNCTION, accepted, paths
 from tests.routing.formats.test_fields import FORMATS
 
 # Which formats have a server tool: chat, messages, responses.
@@ -361,9 +361,3 @@ def test_nothing_breaks_the_move_and_twice_is_once(body: dict[str, Any]) -> None
 def test_settings_beside_the_type_are_checked_like_those_inside() -> None:
     tools = [{"type": "router:web_fetch", "max_uses": "x"}, {"type": "router:bash", "engine": "z"}]
     assert paths(tools=tools) == ["tools.0.parameters.max_uses", "tools.1.parameters.engine"]
-
-
-def test_a_wrong_name_of_a_function_is_told_with_the_pattern() -> None:
-    assert text_of(tools=[{"type": "function", "function": {"name": "bad name!"}}]) == (
-        "tools.0.function.name: Invalid string: must match pattern /^[A-Za-z0-9_-]+$/"
-    )

@@ -30,6 +30,12 @@ SCHEMA: Final = {"type": "json_schema", "schema": {"type": "object"}}
 CONDITIONS: Final = [{"type": "max_cost", "max_cost_in_dollars": 1}]
 PREFERENCES: Final = {"order": ["a"], "sort": {"by": "price"}, "max_price": {"prompt": 1}}
 BUDGET: Final = {"type": "tokens", "total": 20_000}
+ENABLED: Final = {"type": "enabled", "budget_tokens": 2048}
+DISPLAYS: Final = ["summarized", "omitted", "updates", None]
+EDITS: Final = [
+    {"type": kind, "trigger": {"type": "x"}}
+    for kind in ("clear_tool_uses_20250919", "clear_thinking_20251015", "compact_20260112")
+]
 INCLUDED: Final = [
     *("file_search_call.results", "message.input_image.image_url", "reasoning.encrypted_content"),
     *("computer_call_output.output.image_url", "code_interpreter_call.outputs"),
@@ -98,13 +104,17 @@ FIELDS: list[tuple[str, str, list[Any], list[Any]]] = [
     ("cmr", "stop_server_tools_when", [CONDITIONS], [[], 5]),
     ("m", "system", ["", "x", [], [{"type": "text", "text": "x"}]], [5, [{"type": "image"}]]),
     ("m", "fallbacks", [[], [{"model": "a"}]], ["a", ["a"], [{}], [{"model": 5}]]),
-    ("m", "context_management", [{}, {"edits": []}], [5, {"edits": 5}]),
+    ("m", "context_management", [{}, {"edits": []}, {"edits": EDITS}], [5, {"edits": 5}]),
     ("m", "output_config", [{"format": SCHEMA, "task_budget": {**BUDGET, "remaining": 0}}], [5]),
+    ("m", "output_config", [{"effort": each} for each in EFFORTS[:5]], [{"effort": "huge"}]),
     ("r", "instructions", ["be brief", ""], [5, [], {}]),
     ("r", "include", [[], INCLUDED], ["file_search_call.results", ["message.output_text"]]),
     ("r", "text", [{}, {"format": {**SCHEMA, "name": "n"}, "verbosity": "low"}], [[]]),
     ("c", "response_format", [{"type": "text"}, {**SCHEMA, "json_schema": {"name": "n"}}], [5]),
-    ("m", "thinking", [{"type": "adaptive"}, {"type": "enabled", "budget_tokens": 2048}], [5]),
+    ("c", "response_format", [{"type": "python"}, {"type": "grammar", "grammar": "g"}], ["text"]),
+    ("m", "thinking", [{"type": each} for each in ("adaptive", "disabled", "between_tools")], [5]),
+    ("m", "thinking", [{**ENABLED, "display": each} for each in DISPLAYS], [{}]),
+    ("m", "thinking", [{**ENABLED, "budget_tokens": each} for each in (1024.0, 4095)], ["on"]),
     ("r", "previous_response_id", [None], ["r1", "", 0]),
     ("r", "conversation", [None], ["conv_1", {"id": "conv_1"}]),
     ("r", "store", [False], [True, 0]),
@@ -196,7 +206,7 @@ INSIDE: list[tuple[str, str, Any, str]] = [
     ("m", "thinking", {"type": "enabled", "budget_tokens": 2048.5}, "budget_tokens"),
     # What the answer may have in all.
     ("m", "thinking", {"type": "enabled", "budget_tokens": 4096}, "budget_tokens"),
-    ("m", "thinking", {"type": "enabled", "budget_tokens": 2048, "display": "all"}, "display"),
+    ("m", "thinking", {**ENABLED, "display": "all"}, "display"),
     ("m", "context_management", {"edits": [{"type": "compact_202601120"}]}, "edits.0.type"),
 ]  # fmt: skip
 
@@ -220,6 +230,10 @@ def test_a_field_is_checked_inside(formats: str, name: str, value: Any, path: st
         ({"models": ["a"] * 4}, "models: Too big: expected array to have <=3 items"),
         ({"route": "zig"}, 'route: Invalid option: expected one of "fallback"|"sort"'),
         ({"messages": None}, "messages: Invalid input: expected array, received null"),
+        (
+            {"tools": [{"type": "function", "function": {"name": "bad name!"}}]},
+            "tools.0.function.name: Invalid string: must match pattern /^[A-Za-z0-9_-]+$/",
+        ),
     ],
 )
 def test_a_refusal_says_what_was_expected(fields: dict[str, Any], text: str) -> None:
@@ -242,11 +256,6 @@ def test_unknown_fields_are_kept_and_the_callers_body_is_left_as_it_is(bodies: B
     before = repr(body)
     assert bodies.parse(body).body["zz"] == {"a": None}
     assert repr(body) == before
-
-
-@pytest.mark.parametrize("format", "cr")
-def test_max_tool_calls_does_not_count_beside_stop_conditions(format: str) -> None:
-    FORMATS[format].accepted(max_tool_calls=31, stop_server_tools_when=CONDITIONS)
 
 
 @pytest.mark.parametrize("name", ["model", "messages"])
@@ -291,56 +300,12 @@ def test_sound_needs_its_modality_and_a_stream() -> None:
         assert chat_bodies.paths(audio=audio, **fields) == ["audio"]
 
 
-@pytest.mark.parametrize(
-    "form",
-    [
-        *({"type": "text"}, {"type": "json_object"}, {"type": "python"}),
-        {"type": "grammar", "grammar": "root ::= x"},
-        {"type": "json_schema", "json_schema": {"name": "n", "schema": {}, "strict": None, "x": 1}},
-    ],
-)
-def test_each_response_format_is_known(form: dict[str, Any]) -> None:
-    assert chat_bodies.accepted(response_format=form).response_format_type == form["type"]
-
-
-@pytest.mark.parametrize(
-    ("fields", "words"),
-    [
-        ({"previous_response_id": "r1"}, "send the whole conversation"),
-        ({"store": True}, "nothing is stored"),
-        ({"background": True}, "not offered"),
-        ({"prompt": {"id": "p"}}, "send instructions"),
-    ],
-)
-def test_what_needs_a_memory_is_refused_in_clear_words(fields: dict[str, Any], words: str) -> None:
-    error = responses.refused(**fields)
-    assert error.error_type == "invalid_request"
-    assert str(error).startswith(f"{next(iter(fields))}: Invalid input: ")
-    assert words in str(error)
-
-
-def test_what_thinking_takes() -> None:
-    enabled = {"type": "enabled", "budget_tokens": 4095}
-    for display in ("summarized", "omitted", "updates", None):
-        messages.accepted(thinking={**enabled, "display": display})
-        messages.accepted(thinking={"type": "adaptive", "display": display})
-    for kind in ("disabled", "between_tools"):
-        messages.accepted(thinking={"type": kind})
-    for effort in ("low", "medium", "high", "xhigh", "max"):
-        messages.accepted(output_config={"effort": effort})
-    messages.accepted(thinking={**enabled, "budget_tokens": 1024.0})
-    # Without a limit of the whole answer a budget has none either.
-    body = messages.body_of(thinking={**enabled, "budget_tokens": 10**6})
+def test_without_a_limit_of_the_whole_answer_a_budget_has_none_either() -> None:
+    body = messages.body_of(thinking={**ENABLED, "budget_tokens": 10**6})
     del body["max_tokens"]
     request = messages.BODIES.parse(body)
     assert request.reasoning
     assert (request.reasoning.max_tokens, request.max_output_tokens) == (10**6, None)
-
-
-def test_the_known_context_edits_are_taken_with_their_settings() -> None:
-    for kind in ("clear_tool_uses_20250919", "clear_thinking_20251015", "compact_20260112"):
-        edits = [{"type": kind, "trigger": {"type": "x"}}]
-        messages.accepted(context_management={"edits": edits})
 
 
 def test_fallbacks_name_models_and_stand_alone() -> None:
@@ -377,3 +342,8 @@ def test_what_chat_checks_and_messages_do_not_is_not_taken_unchecked() -> None:
     assert (body["min_p"], body["seed"]) == (0.1, 7)
     assert not {"modalities", "debug", "n"} & set(body)
     assert "seed" not in messages.accepted(seed="x").body
+
+
+@pytest.mark.parametrize("format", "cr")
+def test_max_tool_calls_does_not_count_beside_stop_conditions(format: str) -> None:
+    FORMATS[format].accepted(max_tool_calls=31, stop_server_tools_when=CONDITIONS)
