@@ -3,10 +3,15 @@
 In the hint store each request under way has a place with an end, which its process moves on while
 the request lasts; places of a process that died end by themselves. While the store does not answer
 each process counts for itself, so that there is always a limit.
+
+A place that is given back within `SPARE_S` of the store's word serves the process's next request:
+a busy limit costs a round trip now and then, and less than the requests it lets through.
 """
 
+import math
 import os
 import secrets
+import time
 from collections.abc import Callable, Sequence
 from functools import cache
 from itertools import count
@@ -19,6 +24,12 @@ from gateway.shared_cache import LuaScript, SharedCache, cache_key, shared_cache
 # A place whose process says nothing for this long is free again.
 LEASE_S: Final = 30
 RENEW_EVERY_S: Final = 10.0
+# How long the store's word lets a process use a place anew. Other processes do without it as long,
+# and whatever is wrong with the count (a limit made smaller, a store that forgot) lasts no longer.
+SPARE_S: Final = 0.5
+# A process keeps this share of a limit's places at most, none of a narrow limit's.
+_SPARE_SHARE: Final = 16
+_SPARE_MAX: Final = 256
 # Work that no request waits for may take this long.
 _BESIDE_S: Final = 1.0
 # A limit is a sorted set of places by their ends. `{taken, given back, renewed}`: places as
@@ -59,17 +70,34 @@ class Place(NamedTuple):
     name: str
 
 
+class _StorePlace(NamedTuple):
+    """A place as the store knows it. A request may have it until that moment of the process's own
+    clock; the process keeps `spare_max` of the scope's places at most."""
+
+    name: str
+    until: float
+    spare_max: int
+
+
 class ConcurrencyLimiter:
-    """One process's way to the places. `later` runs what it is given after so many seconds."""
+    """One process's way to the places. `later` runs what it is given after so many seconds; `clock`
+    gives monotonic seconds."""
 
     def __init__(
-        self, store: SharedCache, *, later: Callable[[float, Callable[[], None]], object]
+        self,
+        store: SharedCache,
+        *,
+        later: Callable[[float, Callable[[], None]], object],
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._store = store
         self._later = later
-        self._held: dict[str, set[str]] = {}
+        self._clock = clock
+        # By scope, and by the request's own name: two that have the same place in turn differ.
+        self._held: dict[str, dict[str, _StorePlace]] = {}
+        self._spare: dict[str, list[_StorePlace]] = {}
         self._given_back: list[Place] = []
-        self._will_renew = self._will_flush = False
+        self._will_renew = self._will_flush = self._will_sweep = False
         self._numbers = count()
         # A forked process goes on with another.
         self._process = f"{os.getpid()}-{secrets.token_hex(4)}"
@@ -84,33 +112,59 @@ class ConcurrencyLimiter:
         name = f"{self._process}:{next(self._numbers)}"
         places = [Place(bound.scope, name) for bound in bounds]
         # Held before the store is asked: others of this process run meanwhile.
-        for place in places:
-            self._held.setdefault(place.scope, set()).add(name)
-        reached = 0
+        wanted = [bound for bound in bounds if not self._use_spare(bound, name)]
+        if not wanted:
+            self._renew_later()
+            return places
         try:
-            wanted = [(*place, bound.most) for place, bound in zip(places, bounds, strict=True)]
+            orders = [(bound.scope, name, bound.most) for bound in wanted]
             given_back, self._given_back = self._given_back, []
-            reached = self._ask(wanted, given_back) or 0
+            reached = self._ask(orders, given_back)
         except BaseException:
             self.give_back(places)
             raise
         if reached:
-            self._forget(places)
-            return bounds[reached - 1]
+            for bound in wanted:
+                self._drop(Place(bound.scope, name))
+            for place in places:
+                # Nobody who waits is to look: there was no place before either.
+                self._end(place)
+            return wanted[reached - 1]
+        if reached is not None:
+            until = self._clock() + SPARE_S
+            for bound in wanted:
+                if name in self._held.get(bound.scope, ()):
+                    spare_max = min(bound.most // _SPARE_SHARE, _SPARE_MAX)
+                    self._held[bound.scope][name] = _StorePlace(name, until, spare_max)
         self._renew_later()
         return places
 
+    def _use_spare(self, bound: Bound, name: str) -> bool:
+        """Hold a place for the request; False where the store must be asked for it."""
+        spare = self._spare.get(bound.scope, [])
+        # The newest one is the last.
+        is_found = bool(spare) and spare[-1].until > self._clock()
+        place = spare.pop() if is_found else _StorePlace(name, 0.0, 0)
+        self._held.setdefault(bound.scope, {})[name] = place
+        return is_found
+
     def give_back(self, places: Sequence[Place]) -> None:
         """End these places. Nobody waits for it; ended twice, they end once."""
-        ended = [place for place in places if place.name in self._held.get(place.scope, ())]
-        self._forget(ended)
-        if ended and self._store.is_configured:
-            self._given_back += ended
-            if not self._will_flush:
-                self._will_flush = True
-                self._later(0.0, self._flush)
-        if ended and self.on_free is not None:
-            self.on_free({place.scope for place in ended})
+        scopes = {place.scope for place in places if self._end(place)}
+        if scopes and self.on_free is not None:
+            self.on_free(scopes)
+
+    def _end(self, ended: Place) -> bool:
+        place = self._drop(ended)
+        if place is None:
+            return False
+        own_spare = len(self._spare.get(ended.scope, ()))
+        if own_spare < place.spare_max and place.until > self._clock():
+            self._spare.setdefault(ended.scope, []).append(place)
+            self._sweep_later()
+        elif self._store.is_configured:
+            self._return(Place(ended.scope, place.name))
+        return True
 
     def count_own(self, scope: str) -> int:
         """How many requests of this process are under way in a scope."""
@@ -119,21 +173,47 @@ class ConcurrencyLimiter:
     def close(self) -> None:
         """End all places of this process."""
         self.give_back([Place(scope, name) for scope, held in self._held.items() for name in held])
+        self._end_spare(math.inf)
         self._flush()
 
-    def _forget(self, places: Sequence[Place]) -> None:
-        for scope, name in places:
-            held = self._held.get(scope)
-            if held is not None:
-                held.discard(name)
-                if not held:
-                    del self._held[scope]
+    def _drop(self, place: Place) -> _StorePlace | None:
+        held = self._held.get(place.scope)
+        dropped = None if held is None else held.pop(place.name, None)
+        if held is not None and not held:
+            del self._held[place.scope]
+        return dropped
+
+    def _return(self, place: Place) -> None:
+        self._given_back.append(place)
+        if not self._will_flush:
+            self._will_flush = True
+            self._later(0.0, self._flush)
 
     def _flush(self) -> None:
         self._will_flush = False
         if self._given_back:
             ended, self._given_back = self._given_back, []
             self._ask([], ended, limit_s=_BESIDE_S)
+
+    def _sweep_later(self) -> None:
+        if self._spare and not self._will_sweep:
+            self._will_sweep = True
+            self._later(SPARE_S, self._sweep)
+
+    def _sweep(self) -> None:
+        self._will_sweep = False
+        self._end_spare(self._clock())
+        self._sweep_later()
+
+    def _end_spare(self, now: float) -> None:
+        """Give back what may not be used any more at that moment."""
+        spare, self._spare = self._spare, {}
+        for scope, places in spare.items():
+            if left := [place for place in places if place.until > now]:
+                self._spare[scope] = left
+            for place in places:
+                if place.until <= now:
+                    self._return(Place(scope, place.name))
 
     def _renew_later(self) -> None:
         if self._held and not self._will_renew and self._store.is_configured:
@@ -143,7 +223,7 @@ class ConcurrencyLimiter:
     def _renew(self) -> None:
         """Also puts back what a store that was restarted has forgotten."""
         self._will_renew = False
-        held = [(scope, name) for scope, names in self._held.items() for name in names]
+        held = [(scope, place.name) for scope, own in self._held.items() for place in own.values()]
         if held:
             self._ask([], [], held, limit_s=_BESIDE_S)
         self._renew_later()

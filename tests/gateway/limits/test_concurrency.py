@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import redis
 
-from gateway.limits.concurrency import LEASE_S, Bound, ConcurrencyLimiter
+from gateway.limits.concurrency import LEASE_S, SPARE_S, Bound, ConcurrencyLimiter
 from gateway.shared_cache import SharedCache, cache_key
 from tests.support.valkey import ValkeyServer
 
@@ -19,8 +19,10 @@ class Process(ConcurrencyLimiter):
 
     def __init__(self, url: str) -> None:
         self.due: list[Callable[[], None]] = []
+        self.now = 0.0
         store = SharedCache(url, timeout_s=2)
-        super().__init__(store, later=lambda seconds, work: self.due.append(work))
+        later = lambda seconds, work: self.due.append(work)  # noqa: E731
+        super().__init__(store, later=later, clock=lambda: self.now)
 
     def pass_time(self) -> None:
         due, self.due = self.due, []
@@ -46,6 +48,36 @@ def test_two_processes_count_together(valkey: ValkeyServer, bound: Bound) -> Non
     one.pass_time()
     assert isinstance(two.take([bound]), list)
     assert two.take([bound]) == bound
+
+
+def test_a_place_serves_the_next_request_of_its_process_for_a_moment(
+    valkey: ValkeyServer, bound: Bound
+) -> None:
+    wide = bound._replace(most=16)
+    one, two = Process(valkey.url), Process(valkey.url)
+    earlier = one.take([wide])
+    assert isinstance(earlier, list)
+    for _ in range(wide.most - 1):
+        assert isinstance(two.take([wide]), list)
+    one.give_back(earlier)
+    one.pass_time()
+    assert two.take([wide]) == wide
+    later = one.take([wide])
+    assert isinstance(later, list)
+    one.give_back(earlier)  # The place is another request's now.
+    assert (one.count_own(wide.scope), one.take([wide])) == (1, wide)
+
+    one.now = SPARE_S
+    one.give_back(later)
+    one.pass_time()
+    assert [isinstance(two.take([wide]), list) for _ in range(2)] == [True, False]
+
+    one.close()
+    two.close()
+    assert isinstance(
+        one.take([wide, narrow := bound._replace(scope=f"{bound.scope}n", most=1)]), list
+    )
+    assert one.take([wide, narrow]) == narrow
 
 
 def test_of_several_bounds_none_is_taken_where_one_is_reached(
