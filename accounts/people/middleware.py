@@ -45,6 +45,8 @@ _SETUP: Final = "/console/you"
 _WAYS_IN: Final = ("/console/sign-in", "/console/link/", "/console/you/password")
 _BEGINNING: Final = re.compile(r"/console/sign-in/(at/[^/]+|passkey)")
 _ENDS_AT: Final = "ends_at"
+# What live parts of a page ask with by themselves (`console.js`).
+_TICK_HEADER: Final = "X-Tick"
 _AT_ONCE: Final = 2
 # A form takes its room so long at least: what a burst of wrong ones takes from requests is a tenth
 # of a process's time (10 ms each). A password that is looked at takes longer anyway.
@@ -141,7 +143,8 @@ def bound_session(sender: object, request: HttpRequest | None, **_: object) -> N
 
 
 class PageSessionEnd:
-    """Ends sessions that nobody uses: each page puts the end off, up to that of `bound_session`."""
+    """Ends sessions that nobody uses: each page that somebody opens puts the end off, up to that of
+    `bound_session`."""
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponseBase]) -> None:
         self.get_response = get_response
@@ -162,7 +165,11 @@ def _put_off_end(request: HttpRequest) -> None:
         return
     idle_s = settings.SESSION_IDLE_MINUTES * 60 or settings.SESSION_COOKIE_AGE
     end = min(ends_at, time.time() + idle_s)
-    if abs(end - session.get_expiry_date().timestamp()) > idle_s / 10:
+    later_s = end - session.get_expiry_date().timestamp()
+    # Who sends the header at a sign-in has no longer session of it.
+    if later_s > 0 and _TICK_HEADER in request.headers:
+        return
+    if abs(later_s) > idle_s / 10:
         session.set_expiry(datetime.fromtimestamp(end, UTC))
 
 

@@ -63,7 +63,7 @@ SESSION_HOURS = setting(
 )
 SESSION_IDLE_MINUTES = setting(
     "SESSION_IDLE_MINUTES",
-    "minutes without a page after which a session ends sooner; 0 is never",
+    "minutes without a page that somebody opens after which a session ends sooner; 0 is never",
     env.integer,
     480,
     maximum=525_600,

@@ -101,10 +101,11 @@ def test_a_key_is_made_and_used(facts: dict[str, Any], browser: Browser) -> None
 def test_who_stands_on_a_row_with_the_keyboard_stays_there(
     facts: dict[str, Any], browser: Browser
 ) -> None:
-    """The list is made anew as requests come."""
+    """The list is made anew as requests come. What asks for it is nobody who uses the session."""
     first = ask(facts)
     tab = sign_in(browser, facts)
     tab.goto("/console/requests")
+    tab.wait_for_event("request", lambda asked: asked.headers.get("x-tick") == "1")
     row = tab.locator(f"tbody a[href$='{first}']")
     row.focus()
 

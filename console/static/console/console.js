@@ -129,6 +129,12 @@
     if (!paused && document.visibilityState === "visible") document.body.dispatchEvent(new Event("tick"));
   }, 1000);
 
+  // Nobody uses a page that asks by itself: its session ends all the same.
+  document.addEventListener("htmx:configRequest", function (event) {
+    var cause = event.detail.triggeringEvent;
+    if (cause && cause.type === "tick") event.detail.headers["X-Tick"] = "1";
+  });
+
   // A live part replaces its links: who stood on one with the keyboard stands on its successor.
   var focused = null;
 
