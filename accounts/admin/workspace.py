@@ -20,7 +20,10 @@ from accounts.admin.history import render_usage
 from accounts.admin.recorded import RecordedAdmin
 from accounts.models import Membership, Workspace, WorkspaceMembership
 from accounts.models.account import QUEUE_WEIGHT_MAX, SAMPLING_RATE_MIN, SERVER_TOOLS
-from accounts.services.lost_keys import disable_lost_keys, disable_lost_keys_of
+from accounts.roles import Action, list_account_roles
+from accounts.services.directory.groups import lock_account
+from accounts.services.lost_keys import disable_lost_keys
+from accounts.services.organization import LastAdmin, change_role, keep_an_admin
 from accounts.services.records import operator_actor
 from accounts.services.workspaces import (
     SETTINGS,
@@ -221,13 +224,26 @@ class WorkspaceMembershipAdmin(RecordedAdmin):
 
     def save_row(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
         """What an operator says is the member's own role, beside those that groups give."""
+        lock_account(obj.workspace.account_id)
         obj.own_role = obj.role
         obj.save()
         disable_lost_keys([obj], operator_actor(request.user))
 
     def delete_row(self, request: HttpRequest, obj: Any) -> None:
+        lock_account(obj.workspace.account_id)
         super().delete_row(request, obj)
         disable_lost_keys([obj], operator_actor(request.user))
+
+
+class MembershipForm(Form):
+    def clean_role(self) -> str:
+        role: str = self.cleaned_data["role"]
+        if role not in list_account_roles(Action.MEMBERS):
+            try:
+                keep_an_admin(self.instance)
+            except LastAdmin as error:
+                raise forms.ValidationError(error.text) from None
+        return role
 
 
 @admin.register(Membership)
@@ -238,6 +254,7 @@ class MembershipAdmin(RecordedAdmin):
     object_type = "membership"
     facts = ("user_id", "role")
 
+    form = MembershipForm
     list_display = ("user", "account", "role", "created_at")
     list_select_related = ("user", "account")
     list_filter = ("role",)
@@ -246,6 +263,13 @@ class MembershipAdmin(RecordedAdmin):
     autocomplete_fields = ("user", "account")
     fixed_fields = ("user", "account")
 
-    def save_row(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
-        super().save_row(request, obj, form, change)
-        disable_lost_keys_of(obj, operator_actor(request.user))
+    def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
+        if not change:
+            super().save_model(request, obj, form, change)
+        elif form.has_changed():
+            change_role(
+                account_id=obj.account_id,
+                user_id=obj.user.public_id,
+                role=obj.role,
+                by=operator_actor(request.user),
+            )

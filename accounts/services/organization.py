@@ -85,7 +85,7 @@ def change_role(*, account_id: UUID, user_id: str, role: str, by: Actor) -> None
         membership = _lock_member(account_id, user_id)
         before, membership.role = membership.role, role
         if role not in list_account_roles(Action.MEMBERS):
-            _keep_an_admin(membership)
+            keep_an_admin(membership)
         membership.save(update_fields=["role"])
         disable_lost_keys_of(membership, by)
         facts = {"role": before}, {"role": role}
@@ -96,7 +96,7 @@ def remove_member(*, account_id: UUID, user_id: str, by: Actor) -> None:
     """Let somebody go, with the keys they made. Raises `NotFound` and `LastAdmin`."""
     with transaction.atomic():
         membership = _lock_member(account_id, user_id)
-        _keep_an_admin(membership)
+        keep_an_admin(membership)
         user, before = membership.user, {"role": membership.role}
         membership.delete()
         keys = ApiKey.objects.filter(account=account_id, creator=user, disabled=False)
@@ -114,7 +114,8 @@ def _lock_member(account_id: UUID, user_id: str) -> Membership:
     return found
 
 
-def _keep_an_admin(leaving: Membership) -> None:
+def keep_an_admin(leaving: Membership) -> None:
+    """Raises `LastAdmin` where nobody else of the account is one."""
     roles = list_account_roles(Action.MEMBERS)
     admins = Membership.objects.filter(account=leaving.account_id, role__in=roles)
     if admins.filter(pk=leaving.pk).exists() and not admins.exclude(pk=leaving.pk).exists():

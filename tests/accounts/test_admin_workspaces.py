@@ -11,6 +11,7 @@ from accounts.models import (
     Account,
     ApiKey,
     AuditRecord,
+    AuthorizationCode,
     Membership,
     SpendCounter,
     User,
@@ -19,13 +20,15 @@ from accounts.models import (
     WorkspaceMembership,
 )
 from accounts.services.keys import create_key
+from accounts.services.oauth import AppRequest, authorize_app
 from accounts.services.organization import (
+    LastAdmin,
     admit_member,
     change_role,
     open_account,
     open_workspace,
 )
-from accounts.services.records import SYSTEM
+from accounts.services.records import SYSTEM, Actor
 from accounts.services.workspace_budgets import set_budget
 from tests.accounts.higher import ReplacedApps
 from tests.support.admin_pages import page
@@ -82,20 +85,28 @@ def test_a_lower_role_in_the_account_disables_the_keys_that_it_does_not_allow(
     admin_client: Client, account: Account, workspace: Workspace, is_in_admin: bool
 ) -> None:
     ada = admit_member(account=account, username="ada", role=Membership.Role.ADMIN)
-    admit_member(account=account, username="bob", role=Membership.Role.ADMIN)
+    bob = admit_member(account=account, username="bob", role=Membership.Role.ADMIN)
     for place in (workspace, account.workspaces.get(is_default=True)):
         create_key(account=account, name=place.slug, workspace=place, creator=ada)
+        by = Actor(operator_id=ada.pk)
+        authorize_app(asked=AppRequest(), workspace=place, creator=ada, by=by)
 
     role = Membership.Role.MEMBER.value
     if is_in_admin:
         row = Membership.objects.get(user=ada)
         answer = admin_client.post(page(Membership, "change", row.pk), {"role": role})
         assert answer.status_code == 302
+        last = Membership.objects.get(user=bob)
+        answer = admin_client.post(page(Membership, "change", last.pk), {"role": role})
+        assert LastAdmin.message in answer.text
     else:
         change_role(account_id=account.pk, user_id=ada.public_id, role=role, by=SYSTEM)
 
     disabled = ApiKey.objects.filter(creator=ada, disabled=True)
-    assert list(disabled.values_list("workspace", flat=True)) == [workspace.pk]
+    spent = AuthorizationCode.objects.filter(creator=ada, used_at__isnull=False)
+    for rows in (disabled, spent):
+        assert list(rows.values_list("workspace", flat=True)) == [workspace.pk]
+    assert AuditRecord.objects.filter(object_type="member", action="updated").count() == 1
 
 
 def test_every_setting_can_be_changed_and_what_is_emptied_is_null(
