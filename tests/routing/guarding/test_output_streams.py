@@ -5,7 +5,7 @@ import uuid
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from accounts.guard_rules import GuardrailFilter
@@ -89,20 +89,6 @@ def stream(guard: OutputGuard, pieces: list[str]) -> Reader:
     return reader
 
 
-@given(st.lists(st.sampled_from(WORDS), max_size=12), st.lists(st.integers(1, 30), max_size=60))
-def test_a_stream_says_what_the_whole_answer_says(words: list[str], sizes: list[int]) -> None:
-    text, pieces, at = "".join(words), [], 0
-    for size in sizes:
-        pieces.append(text[at : at + size])
-        at += size
-    pieces.append(text[at:])
-
-    whole = guard_of(*FILTERS).guard_message({"content": text})["content"]
-    reader = stream(guard_of(*FILTERS), [piece for piece in pieces if piece])
-
-    assert reader.text() == whole
-
-
 @pytest.mark.parametrize(
     ("filter", "said", "held"),
     [
@@ -145,12 +131,33 @@ PATTERNS = [
 ]
 
 
-@given(st.sampled_from(PATTERNS), st.text("abc 密码", max_size=40), st.integers(1, 5))
-def test_no_match_of_any_pattern_leaves_in_parts(pattern: str, text: str, size: int) -> None:
-    filter = placed("redact", pattern=pattern)
-    pieces = [text[at : at + size] for at in range(0, len(text), size)]
-    whole = guard_of(filter).guard_message({"content": text})["content"]
-    assert stream(guard_of(filter), pieces).text() == whole
+NUMBERS = tuple(placed("redact", slug) for slug in ("credit-card", "phone", "ssn"))
+CUT = st.one_of(
+    st.tuples(st.just(FILTERS), st.lists(st.sampled_from(WORDS), max_size=12).map("".join)),
+    st.tuples(
+        st.sampled_from(PATTERNS).map(lambda pattern: (placed("redact", pattern=pattern),)),
+        st.text("abc 密码", max_size=40),
+    ),
+    st.tuples(st.just(NUMBERS), st.text("0123456789 -.", max_size=300)),
+)
+
+
+@settings(max_examples=3 * settings().max_examples)
+@given(CUT, st.lists(st.integers(1, 30), min_size=1, max_size=20))
+def test_a_stream_says_what_the_whole_answer_says(
+    cut: tuple[tuple[GuardrailFilter, ...], str], sizes: list[int]
+) -> None:
+    filters, text = cut
+    pieces, at = [], 0
+    while at < len(text):
+        size = sizes[len(pieces) % len(sizes)]
+        pieces.append(text[at : at + size])
+        at += size
+
+    whole = guard_of(*filters).guard_message({"content": text})["content"]
+    reader = stream(guard_of(*filters), pieces)
+
+    assert reader.text() == whole
 
 
 def test_a_blocked_stream_ends_as_filtered_and_says_nothing_of_it() -> None:
@@ -166,38 +173,42 @@ def test_a_blocked_stream_ends_as_filtered_and_says_nothing_of_it() -> None:
     assert guard.take_stages() == []
 
 
-def test_arguments_of_tools_leave_as_a_whole_and_filtered() -> None:
-    reader, writer = without_mail()
-    for index in range(2):
-        writer.delta({"tool_calls": [{"index": index, "id": "c", "function": {"name": "f"}}]})
-        for piece in ('{"to": ["ada@exam', 'ple.org"], "', 'n": 1}'):
-            writer.delta({"tool_calls": [{"index": index, "function": {"arguments": piece}}]})
-    end(writer, "tool_calls")
-    assert reader.arguments() == '{"to":["[EMAIL]"],"n":1}' * 2
-
-
 def call_piece(index: int | None, arguments: str, **names: Any) -> dict[str, Any]:
     call = {"index": index, "function": {"arguments": arguments}, **names}
     return {"tool_calls": [call]}
 
 
-def test_calls_that_interleave_end_when_each_is_whole() -> None:
-    reader, writer = without_mail()
-    for piece in ('{"to": "ada@ex', 'ample.org"}'):
-        for index in range(2):
-            writer.delta(call_piece(index, piece, id=f"c{index}"))
-    end(writer, "tool_calls")
-    assert reader.arguments() == '{"to":"[EMAIL]"}' * 2
+HEAD, TAIL = '{"to": ["ada@exam', 'ple.org"]}'
+WRITTEN = '{"to":["[EMAIL]"]}'
+# Pieces of two calls, and what is read first of all.
+CALLED: dict[str, tuple[list[dict[str, Any]], list[str]]] = {
+    "one after the other": (
+        [call_piece(at, piece, id=f"c{at}") for at in range(2) for piece in (HEAD, TAIL)],
+        ["c0", WRITTEN, "c1"],
+    ),
+    "side by side": (
+        [call_piece(at, piece, id=f"c{at}") for piece in (HEAD, TAIL) for at in range(2)],
+        ["c0", "c1", WRITTEN],
+    ),
+    "without numbers": (
+        [call_piece(None, HEAD + TAIL, id=name) for name in ("c0", "c1")],
+        ["c0", WRITTEN, "c1"],
+    ),
+}
 
 
-def test_calls_without_numbers_are_told_apart_by_their_ids() -> None:
+@pytest.mark.parametrize(("pieces", "first"), CALLED.values(), ids=CALLED)
+def test_arguments_of_tools_leave_as_a_whole_and_filtered(
+    pieces: list[dict[str, Any]], first: list[str]
+) -> None:
     reader, writer = without_mail()
-    for name in ("one", "two"):
-        writer.delta(call_piece(None, '{"to": "ada@example.org"}', id=name))
+    for piece in pieces:
+        writer.delta(piece)
     end(writer, "tool_calls")
     calls = [call for delta in reader.deltas for call in delta["tool_calls"]]
-    said = [call.get("id") or call["function"]["arguments"] for call in calls]
-    assert said == ["one", '{"to":"[EMAIL]"}', "two", '{"to":"[EMAIL]"}']
+    read = [call.get("id") or call["function"]["arguments"] for call in calls]
+    assert list(dict.fromkeys(read)) == first
+    assert reader.arguments() == WRITTEN * 2
 
 
 # What a model wrote that was cut short, nothing at all, and an object in place of its text.
@@ -238,15 +249,6 @@ def test_numbers_without_end_are_not_held_for_ever() -> None:
     writer.delta({"content": f"0 {CARD}"})
     end(writer)
     assert reader.text() == "0 1 " * 200 + "0 [CREDIT_CARD]"
-
-
-@given(st.lists(st.sampled_from("0123456789 -."), max_size=300), st.integers(1, 20))
-def test_rows_of_digits_are_redacted_as_in_a_whole_answer(digits: list[str], size: int) -> None:
-    text = "".join(digits)
-    numbers = [placed("redact", slug) for slug in ("credit-card", "phone", "ssn")]
-    pieces = [text[at : at + size] for at in range(0, len(text), size)]
-    whole = guard_of(*numbers).guard_message({"content": text})["content"]
-    assert stream(guard_of(*numbers), pieces).text() == whole
 
 
 def test_what_server_tools_are_called_with_and_come_to_is_looked_at() -> None:

@@ -73,12 +73,6 @@ def test_a_verdict_is_the_truth_of_its_question_in_every_way_of_asking(upstream,
     assert label_of(judge, CHOICE) == pytest.approx({" A": 0.5, "a": 0.25})
 
 
-def test_a_label_that_stands_for_a_group_has_the_weight_of_its_members(upstream, judge):
-    upstream.verdicts("default", {"when": "", "weights": {"a": 0.5, "b": 0.2, "c": 0.3}})
-    text = 'Question: Which?\nA) 1: {"a":null,"b":"told"}\nB) 2: {"c":null}'
-    assert label_of(judge, text) == pytest.approx({"A": 0.7, "B": 0.3})
-
-
 def test_without_a_verdict_an_option_is_as_likely_wherever_it_stands(judge):
     turned = "Question: Which queue?\nA) other\nB) billing: About money"
     one, other = label_of(judge, CHOICE), label_of(judge, turned)
@@ -99,14 +93,6 @@ def test_one_question_alone_can_fail(upstream, decide, judge):
     assert label_of(judge, CHOICE)
 
 
-def test_scripted_answers_come_before_verdicts(upstream, decide):
-    upstream.verdicts("default", {"when": "", "answer": {"type": "noul", "noul": 0.5}})
-    upstream.script("default", {"answers": {"greets": {"type": "noul", "noul": 0.25}}})
-    upstream.script("other", {"answers": {"greets": None}})
-    assert decide.document()["answers"] == {"greets": {"type": "noul", "noul": 0.25}}
-    assert decide.document()["answers"] == {"greets": {"type": "noul", "noul": 0.5}}
-
-
 @pytest.mark.parametrize(
     ("body", "place"),
     [
@@ -123,15 +109,6 @@ def test_what_breaks_the_form_is_422_and_names_its_place(decide, body, place):
     status, _, data = decide(**body)
     [detail] = json.loads(data)["detail"]
     assert (status, detail["loc"]) == (422, ["body", *place])
-
-
-def test_a_provider_has_limits_of_its_own(upstream, decide):
-    limits = {"questions_max": 1, "options_max": 1, "levels_max": 2}
-    upstream.control("PUT", "/_persona/default", limits)
-    refused = ({"a": TEAM}, {"a": LEVELS}, {"a": TEAM, "b": LEVELS})
-    statuses = [decide(questions=each)[0] for each in refused]
-    upstream.control("PUT", "/_persona/default", {})
-    assert statuses == [422, 422, 422]
 
 
 @pytest.mark.parametrize(

@@ -51,22 +51,6 @@ def test_a_status_is_an_error_of_the_format(ask, format, name):
         assert headers.get("retry-after") == ("7" if name == "429" else None)
 
 
-def test_a_fault_is_known_by_its_bare_name_too_and_inside_every_persona(chat):
-    assert chat("503")[0] == chat("sim/503", persona="steady")[0] == 503
-    error = json.loads(chat("sim/400-unsupported-parameter", seed=5)[2])["error"]
-    assert (error["param"], error["code"]) == ("seed", "unsupported_parameter")
-    assert all(fault.description for fault in FAULTS.values())
-
-
-def test_a_redirect_shows_in_the_log_whether_it_was_followed(upstream, wire, chat):
-    status, headers, _ = chat("sim/redirect", persona="steady")
-    assert (status, headers["location"]) == (302, "/steady/v1/redirect-target")
-    assert len(upstream.requests()) == 1
-    wire.send(b"GET /steady/v1/redirect-target HTTP/1.1\r\n\r\n")
-    wire.head()
-    assert upstream.requests()[-1]["path"] == "/steady/v1/redirect-target"
-
-
 def test_reset_resets_without_a_byte_or_after_the_head(upstream):
     for name, stream in (("reset", False), ("reset-after-headers", True)):
         with upstream.wire() as wire:
@@ -92,12 +76,6 @@ def test_a_dying_stream_says_that_many_words(upstream, wire, format, name, words
     assert TERMINATORS[format].encode() not in said
     [entry] = upstream.requests()
     assert (entry["outcome"], entry["closed_by"]) == ("cut", "server")
-
-
-def test_a_dying_json_answer_ends_in_its_middle(upstream, wire):
-    wire.send(upstream.chat_bytes("sim/die-mid-stream"))
-    _, headers = wire.head()
-    assert len(wire.to_end()) == int(headers["content-length"]) // 2
 
 
 @pytest.mark.parametrize(
@@ -184,18 +162,6 @@ def test_a_stream_without_its_end_lacks_the_terminator_only(ask, format):
     assert whole[-1][0] == TERMINATORS[format]
 
 
-@pytest.mark.parametrize(
-    ("name", "part"),
-    [
-        ("sse-garbage", b'"finish_reason":null}]}\n\ndata: {this is no JSON\n\ndata: {'),
-        ("sse-not-objects", b"data: null\n\ndata: []\n\ndata:\n\n"),
-        ("sse-after-done", b"data: [DONE]\n\ndata: {"),
-    ],
-)
-def test_what_is_no_chunk_stands_between(chat, name, part):
-    assert part in streamed(chat, name)
-
-
 def test_an_error_comes_inside_before_or_after_words(ask):
     [(_, alone)] = ask.events("sim/sse-error-inside")
     *said, (_, last) = ask.events("sim/sse-error-mid")
@@ -211,23 +177,6 @@ def test_multi_byte_characters_are_split_over_chunks(upstream, wire):
     chunks = list(wire.chunks())
     assert "\u65e5\u672c" in text(named_events(b"".join(chunks)))
     assert all(len(chunk) == 1 for chunk in chunks if not chunk.isascii())
-
-
-@pytest.mark.parametrize(("name", "size"), [("big", 5_000_000), ("huge", 20_000_000)])
-def test_a_large_event_is_one_event_of_that_size(chat, name, size):
-    items = streamed(chat, f"sse-{name}-event").split(b"\n\n")
-    assert size < max(map(len, items)) < size + 1000
-
-
-def answered(chat: Asked, name: str, stream: bool, **body: Any) -> tuple[Any, str, Any]:
-    """Usage, text and finish reason of a chat answer in either form."""
-    if not stream:
-        document = chat.document(f"sim/{name}", **body)
-        [choice] = document["choices"]
-        return document.get("usage"), choice["message"]["content"], choice["finish_reason"]
-    events = chat.events(f"sim/{name}", stream_options={"include_usage": True}, **body)[:-1]
-    usage = None if events[-1][1]["choices"] else events.pop()[1]["usage"]
-    return usage, text(events), events[-1][1]["choices"][0]["finish_reason"]
 
 
 @BOTH
@@ -246,16 +195,6 @@ def test_usage_is_claimed_in_the_formats_words(ask, format, stream):
     assert usage("usage-negative")[f"{made}_tokens"] == -7
     assert usage("usage-absurd")[f"{given}_tokens"] == 10**12
     assert isinstance(usage("usage-string")[f"{given}_tokens"], str)
-
-
-@BOTH
-def test_an_answer_can_be_partial_too_long_or_empty(chat, stream):
-    assert answered(chat, "error-finish", stream)[1:] == ("Simulated answer", "error")
-    filtered = answered(chat, "content-filter", stream)
-    assert filtered[1:] == ("Simulated answer", "content_filter")
-    assert answered(chat, "over-limit", stream, max_tokens=5)[0]["completion_tokens"] > 5
-    usage, said, finish_reason = answered(chat, "zero-completion", stream)
-    assert (usage["completion_tokens"], said, finish_reason) == (0, "", None)
 
 
 # Stalls. The server holds on until the client leaves, and says so in its log.
@@ -279,12 +218,3 @@ def test_a_stall_holds_until_the_client_leaves(upstream, wire, format, name, chu
     assert left["connection_closed_at"] >= left["received_at"]
     if name == "hang":
         assert (left["bytes_sent"], left["first_byte_at"]) == (0, None)
-
-
-def test_drips_are_one_byte_at_a_time(upstream, wire):
-    wire.send(upstream.chat_bytes("sim/drip?interval_s=0.01", stream=True))
-    wire.head()
-    assert b"".join(islice(wire.chunks(), 15)) == b'data: {"id":"xx'
-    with upstream.wire() as other:
-        other.send(upstream.chat_bytes("sim/drip-headers?interval_s=0.001"))
-        assert other.exactly(40) == b"HTTP/1.1 200 OK\r\nX-Filler: xxxxxxxxxxxxx"

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.routing.simulator.conftest import Asked, named_events
+from tests.routing.simulator.conftest import Asked
 
 SAID = "Simulated answer to: Hello there"
 CITY = {"city": "simulated", "days": 3}
@@ -97,20 +97,6 @@ def test_a_stream_says_the_same_in_its_order(ask, format):
         assert (last["usage"], events[-4][1]["text"]) == (whole["usage"], SAID)
 
 
-@pytest.mark.parametrize(
-    ("choice", "called"),
-    [
-        *[({"type": "any"}, 1), ({"type": "tool", "name": "weather"}, 1)],
-        *[({"type": "auto"}, 0), ({"type": "none"}, 0)],
-    ],
-)
-def test_a_tool_is_called_as_the_choice_says(messages, choice, called):
-    answer = messages.document(tools=[TOOLS["messages"]], tool_choice=choice)
-    used = [block["input"] for block in answer["content"] if block["type"] == "tool_use"]
-    assert used == [CITY] * called
-    assert answer["stop_reason"] == ("tool_use" if called else "end_turn")
-
-
 def test_a_streamed_call_has_its_arguments_in_fragments(ask, format):
     choice = {"type": "any"} if format == "messages" else "required"
     events = ask.events(tools=[TOOLS[format]], tool_choice=choice)
@@ -121,16 +107,6 @@ def test_a_streamed_call_has_its_arguments_in_fragments(ask, format):
     fragments = pieces(events, "partial_json")
     assert len(fragments) > 1
     assert json.loads("".join(fragments)) == CITY
-
-
-def test_thinking_comes_first_and_is_signed(messages):
-    whole, events = messages.document(**THINKING)["content"], messages.events(**THINKING)
-    assert [block["type"] for block in whole] == ["thinking", "text"]
-    deltas = [value["delta"] for name, value in events if name == "content_block_delta"]
-    kinds = list(dict.fromkeys(delta["type"] for delta in deltas))
-    assert kinds == ["thinking_delta", "signature_delta", "text_delta"]
-    for name in ("signature", "thinking"):
-        assert "".join(pieces(events[:-2], name)) == whole[0][name]
 
 
 def test_thoughts_come_back_over_a_tool_call_or_are_refused(messages, upstream):
@@ -153,23 +129,6 @@ def test_thoughts_come_back_over_a_tool_call_or_are_refused(messages, upstream):
 SUMMARISED = {"reasoning": {"effort": "low", "summary": "auto"}}
 
 
-@pytest.mark.parametrize(
-    ("body", "shown"),
-    [
-        ({}, {"summary": []}),
-        (SUMMARISED, {"summary": ["summary_text"]}),
-        ({"model": "open-reasoner"}, {"summary": [], "content": ["reasoning_text"]}),
-    ],
-)
-def test_thoughts_show_as_far_as_they_are_asked_for(responses, body, shown):
-    body = {"model": "reasoner", **body}
-    item = responses.document(**body)["output"][0]
-    assert {name: [part["type"] for part in item[name]] for name in shown} == shown
-    assert "encrypted_content" not in item
-    last = responses.events(**body)[-1][1]["response"]["output"][0]
-    assert last | {"id": ""} == item | {"id": ""}
-
-
 def test_encrypted_thoughts_come_back_or_are_refused(responses):
     body = {"model": "reasoner", "tools": [TOOLS["responses"]], **SUMMARISED}
     body["include"] = ["reasoning.encrypted_content"]
@@ -185,29 +144,6 @@ def test_encrypted_thoughts_come_back_or_are_refused(responses):
         assert told in responses.refused(400, input=changed, **body)
 
 
-def test_a_stop_sequence_is_named(messages):
-    asked = [user(text("one two three"))]
-    answer = messages.document(messages=asked, stop_sequences=["three", " two"])
-    assert answer["content"][0]["text"] == "Simulated answer to: one"
-    assert (answer["stop_reason"], answer["stop_sequence"]) == ("stop_sequence", " two")
-
-
-@pytest.mark.parametrize(
-    ("finish", "status", "details"),
-    [
-        ("length", "incomplete", {"reason": "max_output_tokens"}),
-        ("content_filter", "incomplete", {"reason": "content_filter"}),
-        ("error", "failed", None),
-    ],
-)
-def test_the_status_says_how_it_ended(responses, upstream, finish, status, details):
-    upstream.script("default", {"finish_reason": finish}, repeat=True)
-    answer = responses.document()
-    assert (answer["status"], answer["incomplete_details"]) == (status, details)
-    name, last = responses.events()[-1]
-    assert (name, last["response"]["status"]) == (f"response.{status}", status)
-
-
 def test_images_count_and_marks_write_and_read_the_cache(messages):
     image = {"type": "image", "source": {"type": "url", "url": "https://example.com/a.png"}}
     marked = user(text("a" * 400, **MARK), image, text("b" * 40))
@@ -215,22 +151,6 @@ def test_images_count_and_marks_write_and_read_the_cache(messages):
     assert first["cache_creation_input_tokens"] == second["cache_read_input_tokens"] == 100
     assert first["cache_read_input_tokens"] == second["cache_creation_input_tokens"] == 0
     assert first["input_tokens"] == second["input_tokens"] == 85 + 10
-
-
-def test_scripted_usage_is_told_by_this_formats_counting(messages, upstream):
-    details = {"cached_tokens": 40, "cache_write_tokens": 10}
-    usage = {"prompt_tokens": 100, "completion_tokens": 7, "prompt_tokens_details": details}
-    upstream.script("default", {"usage": usage}, {"usage": {"input_tokens": 1}})
-    told = messages.document()["usage"]
-    names = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
-    assert [told[name] for name in names] == [50, 40, 10]
-    assert messages.document()["usage"] == {"input_tokens": 1}
-
-
-def test_tokens_are_counted_on_their_own(upstream, wire):
-    counted = Asked(upstream, wire, "messages/count_tokens")
-    assert counted.document() == {"input_tokens": 3}
-    assert "foo: Extra inputs" in counted.refused(400, foo=1)
 
 
 def test_the_credential_is_judged_before_the_version_and_that_before_the_body(messages, responses):
@@ -311,17 +231,3 @@ def test_what_a_strict_provider_takes(messages, responses):
     talk = [ASKED, {**CALL, "id": "fc_1"}, OUTPUT]
     responses.document(input=talk, store=False, instructions="Be brief")
     responses.document(max_output_tokens=16, top_p=0.5, metadata={"a": "b"})
-
-
-def test_a_lenient_persona_takes_anything(upstream, wire):
-    upstream.control("PUT", "/_persona/lenient", {"strict": False})
-    assert Asked(upstream, wire, "messages", "lenient").document(foo=1)["type"] == "message"
-
-
-def test_scripted_text_brings_the_events_it_needs(upstream, wire):
-    upstream.script("default", {"events": [{"text": "Hi"}, {"text": " you"}, {"finish": "length"}]})
-    wire.send(upstream.request_bytes("messages", "m", stream=True))
-    events = named_events(wire.body(wire.head()[1]))
-    order = ORDERS["messages"]
-    assert [name for name, _ in events] == [*order[:5], *order[-3:]]
-    assert events[-2][1]["delta"]["stop_reason"] == "max_tokens"
