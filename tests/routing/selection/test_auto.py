@@ -141,14 +141,6 @@ def test_a_models_price_is_that_of_its_cheapest_endpoint_that_fits() -> None:
     assert auto(models, ASK._replace(prompt_tokens=5000), cost_tier="max") == ["a/two"]
 
 
-def test_a_tier_counts_where_the_request_opened_it() -> None:
-    flex = model(endpoint("acme/flex", tier="flex"), id="a/flex")
-
-    assert auto([flex]) == []
-    assert auto([flex], tiers=frozenset({"flex"})) == ["a/flex"]
-    assert auto([flex], ASK._replace(service_tier="flex")) == ["a/flex"]
-
-
 def test_hidden_models_and_those_that_write_no_text_are_left_out() -> None:
     hidden = replace(priced("a/hidden"), visible=False)
     models = [hidden, priced("a/image", output_modalities=("image",)), priced("a/text")]
@@ -239,34 +231,9 @@ def test_a_conversation_stays_with_its_free_model() -> None:
     assert free(models, usable=lambda each: each.id == "a/m2") == ["a/m2"]
 
 
-# --- In a large catalogue -------------------------------------------------------------------------
-
-
-def large() -> Snapshot:
-    """2,000 models with five endpoints each, nearly every price its own."""
-    models = []
-    for n in range(2000):
-        ends = [
-            endpoint(
-                f"p{at}",
-                pricing={"prompt": f"0.{n + at:09d}", "completion": f"0.{n + 2 * at:09d}"},
-                context_length=1000 * (1 + n % 200),
-            )
-            for at in range(5)
-        ]
-        models.append(model(*ends, id=f"author{n % 40}/model-{n}"))
-    return snapshot(models)
-
-
-@pytest.fixture(scope="module")
-def market() -> Snapshot:
-    found = large()
-    found.derive(PriceIndex)
-    return found
-
-
-def test_shelves_are_kept_and_do_not_grow_without_end(market: Snapshot) -> None:
+def test_shelves_are_kept_and_do_not_grow_without_end() -> None:
+    catalogue = snapshot(PLAIN)
     for n in range(200):
-        auto(market, allowed=(f"author{n}/*",))
+        auto(catalogue, allowed=(f"author{n}/*",))
 
-    assert len(market.derive(PriceIndex)._shelves) <= 64
+    assert 0 < len(catalogue.derive(PriceIndex)._shelves) <= 64

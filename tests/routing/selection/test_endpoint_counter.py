@@ -64,28 +64,6 @@ def test_percentiles_are_those_of_the_measurements(values: list[float], high_is_
         assert told == pytest.approx(exact, rel=RELATIVE_ERROR + 1e-9)
 
 
-@given(st.lists(VALUE, min_size=2, max_size=100), st.floats(2, 1e6))
-def test_one_outlier_decides_nothing(values: list[float], factor: float) -> None:
-    """However bad one more measurement is, every percentile is still one of the others'."""
-    others = {VALUES[bucket_of(value)] for value in values}
-    worse = counts_of([*values, min(max(values) * factor, 1e7)])
-
-    assert set(percentiles(worse or {})) <= others
-
-
-@given(st.lists(VALUE, min_size=5, max_size=100), VALUE)
-def test_one_sample_moves_a_median_to_its_neighbour_at_most(
-    values: list[float], more: float
-) -> None:
-    ordered = sorted(values)
-    middle = (len(values) - 1) // 2
-    low, high = ordered[max(0, middle - 1)], ordered[min(len(values) - 1, middle + 1)]
-
-    median = percentiles(counts_of([*values, more]) or {}).p50
-
-    assert low * (1 - 2 * RELATIVE_ERROR) <= median <= high * (1 + 2 * RELATIVE_ERROR)
-
-
 # --- Tallies --------------------------------------------------------------------------------------
 
 SECONDS = st.none() | st.floats(0.001, 600)
@@ -235,18 +213,6 @@ def test_answers_in_one_piece_count_where_there_are_too_few_streams() -> None:
     assert tally.latency_s.p50 == pytest.approx(0.5, rel=RELATIVE_ERROR)
 
 
-def test_ninety_percent_are_at_least_as_fast_as_the_ninetieth_percentile() -> None:
-    tally = EndpointCounter()
-    for speed in [10.0] * 5 + [100.0] * 95:
-        tally.count_answer(None, streamed=True, speed_tps=speed)
-
-    found = tally.throughput_tps
-
-    assert found is not None
-    assert found.p90 == pytest.approx(100, rel=RELATIVE_ERROR)
-    assert found.p99 == pytest.approx(10, rel=RELATIVE_ERROR)
-
-
 def test_figures_put_the_windows_together() -> None:
     assert build_stats(None, None, None) is None
 
@@ -284,20 +250,6 @@ def test_a_slice_counts_until_it_leaves_the_window() -> None:
     assert sums(window) == {1: 1, 2: 1}
     assert advanced(window, 100) == {1, 2}
     assert window.totals == {}
-
-
-def test_late_news_counts_where_it_belongs_and_old_news_does_not() -> None:
-    window = Window(slice_s=10, slices=SLICES)
-    advanced(window, 10)
-    window.add(9, [(1, answered(1))])
-    window.add(7, [(1, answered(50))])
-    advanced(window, 11)
-    window.add(9, [(1, answered(1))])
-    assert sums(window) == {1: 2}
-
-    advanced(window, 12)
-
-    assert sums(window) == {}
 
 
 @given(

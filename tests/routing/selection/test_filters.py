@@ -133,28 +133,6 @@ def test_what_just_fits_stays(changes: dict[str, Any], said: dict[str, Any]) -> 
     assert tags(planned(endpoint("just", **changes), **said)) == ["just"]
 
 
-def test_the_step_that_emptied_the_list_is_named_with_who_was_there_before() -> None:
-    both = endpoint("a", input_modalities=("text", "image")), endpoint("b")
-
-    plan = planned(*both, input_modalities=one("text", "image"), prompt_tokens=10**6)
-
-    assert (plan.order, plan.failed_step) == ((), CONTEXT)
-    assert [each.tag for each in plan.considered] == ["a"]
-    assert removed(plan) == {"b": "Filter by Image Support", "a": CONTEXT}
-
-
-def test_where_no_endpoint_gives_enough_output_the_request_is_lowered() -> None:
-    given = {10: endpoint("a", max_completion_tokens=10)}
-    given |= {20: endpoint("b", max_completion_tokens=20)}
-    enough = endpoint("c", max_completion_tokens=50)
-
-    short = planned(*given.values(), output_tokens=50)
-
-    assert short.output_caps == {each.pk: most for most, each in given.items()}
-    plan = planned(*given.values(), enough, output_tokens=50)
-    assert (tags(plan), plan.output_caps) == (["c"], {})
-
-
 @pytest.mark.parametrize(
     ("wanted", "left"),
     [
@@ -244,26 +222,6 @@ def test_supporters_of_a_parameter_are_preferred_where_there_are_some(parameter:
     assert (tags(none), none.failed_step) == lost
 
 
-def test_preferences_narrow_one_after_the_other_and_never_to_nothing() -> None:
-    first = endpoint("first", supported_parameters=one("response_format"))
-    second = endpoint("second", supported_parameters=one("verbosity"))
-
-    plan = planned(first, second, supplied_parameters=one("response_format", "verbosity"))
-
-    assert tags(plan) == ["first"]
-
-
-@pytest.mark.parametrize("said", [{"tools": True}, {}])
-def test_tools_are_not_given_up_for_a_longer_context(said: dict[str, Any]) -> None:
-    able = endpoint("able", context_length=10)
-    roomy = endpoint("roomy", supported_parameters=one())
-
-    plan = planned(able, roomy, supplied_parameters=one("tools"), prompt_tokens=100, **said)
-
-    assert (tags(plan), plan.failed_step) == ([], TOOLS)
-    assert removed(plan).keys() == {"able", "roomy"}
-
-
 # --- Service tiers --------------------------------------------------------------------------------
 
 OPENAI = provider("openai", name="OpenAI")
@@ -301,22 +259,6 @@ def test_which_tiers_are_open(tier: str | None, wishes: dict[str, Any], left: li
     assert tags(planned(*TIERED, service_tier=tier, **wishes)) == left
 
 
-def test_flex_keeps_to_flex_in_the_models_that_have_it() -> None:
-    first = model(endpoint("plain"), id="acme/first")
-    second = model(endpoint("p"), endpoint("p/flex", tier="flex"), id="acme/second")
-
-    assert tags(chosen(first, second, service_tier="flex")) == ["p/flex", "plain"]
-
-
-def test_flex_never_falls_back_to_the_default_tier() -> None:
-    small = endpoint("p/flex", tier="flex", context_length=10)
-
-    plan = planned(endpoint("p"), small, service_tier="flex", prompt_tokens=100)
-
-    assert removed(plan) == {"p": "Filter by Service Tier", "p/flex": CONTEXT}
-    assert plan.failed_step == CONTEXT
-
-
 # --- All together ---------------------------------------------------------------------------------
 
 
@@ -342,25 +284,6 @@ def test_the_filters_come_in_the_order_of_the_reference_and_only_where_they_are_
     ]
     needed = ["Filter by Service Tier", "Filter by Output Modality", CONTEXT]
     assert [name for name, _ in list_filters(plain)] == needed
-
-
-def test_with_several_models_a_filter_may_empty_one() -> None:
-    first = model(endpoint("a"), id="acme/first")
-    second = model(endpoint("b", zdr=True), id="acme/second")
-
-    plan = chosen(first, second, zdr=True)
-
-    assert (tags(plan), plan.failed_step) == (["b"], None)
-
-
-def test_an_order_without_fallbacks_is_as_good_as_only() -> None:
-    wishes: dict[str, Any] = {"order": ("b", "a"), "allow_fallbacks": False}
-
-    plan = planned(endpoint("a"), endpoint("b"), endpoint("c"), **wishes)
-    assert [each.tag for each in plan.order] == ["b", "a"]
-    assert removed(plan) == {"c": ALLOWED}
-    nobody = planned(endpoint("c"), **wishes)
-    assert (tags(nobody), nobody.failed_step) == ([], ALLOWED)
 
 
 ALL = {"up": 0, "down": -3, "gone": -5}

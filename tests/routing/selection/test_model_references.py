@@ -30,23 +30,12 @@ from tests.routing.selection.entries import endpoint, provider
 @pytest.mark.parametrize(
     ("reference", "base", "suffixes"),
     [
-        ("acme/small", "acme/small", ()),
-        ("acme/small:nitro", "acme/small", ("nitro",)),
-        ("acme/small:free", "acme/small:free", ()),
         ("acme/small:free:online", "acme/small:free", ("online",)),
-        ("acme/small:thinking:nitro:online", "acme/small:thinking", ("nitro", "online")),
         ("acme/small:online:free", "acme/small:online:free", ()),
-        ("acme/small:weird", "acme/small:weird", ()),
         ("acme/small:weird:nitro", "acme/small:weird", ("nitro",)),
         ("acme/small:Nitro", "acme/small:Nitro", ()),
-        ("acme/small:", "acme/small:", ()),
         ("acme/small::nitro", "acme/small:", ("nitro",)),
-        ("router/auto:floor", "router/auto", ("floor",)),
-        ("auto:exacto", "auto", ("exacto",)),
-        ("~acme/small-latest:online", "~acme/small-latest", ("online",)),
         (":nitro", "", ("nitro",)),
-        ("nitro", "nitro", ()),
-        ("", "", ()),
     ],
 )
 def test_dynamic_suffixes_come_off_from_the_end(
@@ -68,14 +57,6 @@ def test_suffixes_stack_in_any_number_and_order(base: str, suffixes: list[str]) 
     assert parse_reference(name.base).suffixes == ()
 
 
-@given(st.text(max_size=60))
-def test_what_is_taken_off_can_be_put_back(reference: str) -> None:
-    name = parse_reference(reference)
-
-    assert ":".join([name.base, *name.suffixes]) == reference
-    assert name.effects == [EFFECTS[each] for each in name.suffixes]
-
-
 def test_megabytes_of_suffixes_are_no_work() -> None:
     reference = "acme/small" + ":nitro" * 1_000_000
 
@@ -90,9 +71,7 @@ def test_megabytes_of_suffixes_are_no_work() -> None:
 @pytest.mark.parametrize(
     ("base", "family"),
     [
-        ("~acme/small-latest", Family("acme/small")),
         ("~acme/small-latest:free", Family("acme/small", ":free")),
-        ("~acme/small-3-latest", Family("acme/small-3")),
         ("~acme/small", None),
         ("~acme/latest", None),
         ("acme/small-latest", None),
@@ -139,35 +118,15 @@ def matching(*patterns: str) -> set[str]:
 @pytest.mark.parametrize(
     ("pattern", "names"),
     [
-        ("acme/small", {"acme/small"}),
         ("ACME/Small", {"acme/small"}),
-        ("acme/*", {"acme/small", "acme/small:free", "acme/large"}),
-        ("*/small", {"acme/small", "other/small"}),
-        ("*", set(NAMES)),
-        ("***", set(NAMES)),
-        ("*small*", set(NAMES) - {"acme/large"}),
         ("*/*small*2", {"other/x-small-2"}),
-        ("acme/*:free", {"acme/small:free"}),
-        ("a*e/l*e", {"acme/large"}),
-        # The two parts would have to share a letter.
-        ("acme/small*l", set()),
-        ("acme", set()),
-        ("", set()),
         ("acme/small?", set()),
         ("acme/[s]mall", set()),
         ("acme.small", set()),
-        ("nobody/*", set()),
     ],
 )
 def test_a_star_stands_for_anything_and_nothing_else_does(pattern: str, names: set[str]) -> None:
     assert matching(pattern) == names
-
-
-def test_one_of_several_is_enough() -> None:
-    assert matching("acme/large", "*:free", "other/*", "o*r/*") == {
-        *("acme/large", "acme/small:free", "other/small", "other/x-small-2")
-    }
-    assert matching() == set()
 
 
 @given(st.lists(PATTERN, max_size=4), st.lists(NAME, max_size=6))
@@ -217,13 +176,9 @@ ALL = {"base": BASE, "turbo": TURBO, "flex": FLEX, "other": OTHER}
 
 MEANT: list[tuple[str, set[str]]] = [
     ("deepinfra", {"base", "turbo"}),
-    ("DeepInfra", {"base", "turbo"}),
     ("DEEPINFRA/Turbo", {"turbo"}),
     ("deepinfra/flex", {"flex"}),
-    ("deepinfra/", set()),
-    ("deepinfra/us", set()),
     ("deep ai", {"other"}),
-    ("Deep AI", {"other"}),
     ("deep", {"other"}),
     ("infra", set()),
     ("", set()),

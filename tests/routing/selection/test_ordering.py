@@ -1,12 +1,11 @@
 """Who is tried first where something else than load balancing says it: sorts, a list of the
-caller's, service tiers, thresholds, several models, own credentials, a conversation."""
+caller's, service tiers, thresholds, several models, a conversation."""
 
 from typing import Any
 
 import pytest
 
-from routing.selection.select import select
-from routing.selection.types import EndpointState, EndpointStats, Percentiles, Policy, Sort
+from routing.selection.types import EndpointStats, Percentiles, Sort
 from tests.routing.selection.entries import model
 from tests.routing.selection.markets import CHAT, KNOWN, Market, priced, quick
 
@@ -59,14 +58,6 @@ def test_a_sort_of_the_callers_holds_until_an_endpoint_is_failing(sort: Sort, ta
     )
 
 
-def test_without_a_sort_outages_decide() -> None:
-    ask = CHAT._replace(service_tier="priority")
-
-    assert Market().tags(unstable="a", failing="b", mark=0.99) == "d b c a"
-    assert tiered().tags(ask=ask, unstable="p", failing="q") == "q a b p"
-    assert tiered().tags(ask=ask, sort="price", unstable="p", failing="q") == "p a b q"
-
-
 def test_exacto_has_the_unknown_between_good_and_poor_records() -> None:
     market = Market(tags="abcdef")
     figures = market.figures(
@@ -80,7 +71,7 @@ def test_exacto_has_the_unknown_between_good_and_poor_records() -> None:
     assert market.tags(sort="exacto", figures=figures) == "d b f c a e"
 
 
-# --- A list of the caller's, own credentials, conversations ---------------------------------------
+# --- A list of the caller's, conversations --------------------------------------------------------
 
 LISTED: list[tuple[dict[str, Any], str]] = [
     ({"order": ("c", "b")}, "c b a d"),
@@ -91,16 +82,6 @@ LISTED: list[tuple[dict[str, Any], str]] = [
     ({"order": ("c", "b"), "unstable": "cd"}, "c b a d"),
     ({"order": ("c", "b"), "sticky": "a", "by_session": True}, "c b a d"),
     ({"order": ("d", "c"), "allow_fallbacks": False}, "d c"),
-]
-# Own credentials go first whatever else is said.
-OWN: list[tuple[dict[str, Any], str]] = [
-    ({"byok": {"c": 0}}, "c a b d"),
-    ({"byok": {"c": 1, "d": 0}}, "d c a b"),
-    ({"byok": {"c": 0, "d": 0}}, "c d a b"),
-    ({"byok": {"c": 0}, "order": ("b",)}, "c b a d"),
-    ({"byok": {"c": 0}, "sort": "price"}, "c a b d"),
-    ({"byok": {"c": 0}, "unstable": "c"}, "c a b d"),
-    ({"byok": {"c": 0}, "sticky": "b"}, "b c a d"),
 ]
 # A conversation stays where it was.
 STICKY: list[tuple[dict[str, Any], str]] = [
@@ -120,9 +101,9 @@ STICKY: list[tuple[dict[str, Any], str]] = [
 
 @pytest.mark.parametrize(
     ("told", "tags"),
-    [*LISTED, *OWN, *[({"sticky": "c"} | told, tags) for told, tags in STICKY]],
+    [*LISTED, *[({"sticky": "c"} | told, tags) for told, tags in STICKY]],
 )
-def test_lists_own_credentials_and_conversations_come_before_the_usual_order(
+def test_lists_and_conversations_come_before_the_usual_order(
     told: dict[str, Any], tags: str
 ) -> None:
     market = Market()
@@ -133,22 +114,6 @@ def test_lists_own_credentials_and_conversations_come_before_the_usual_order(
 
     assert " ".join(each.tag for each in plan.order) == tags
     assert plan.rule == ("order" if "order" in told else told.get("sort", "balanced"))
-
-
-def test_a_base_slug_stands_for_its_endpoints_cheapest_first() -> None:
-    market = Market(
-        priced("x/dear", "0.000009"),
-        priced("x", "0.000005"),
-        priced("y", "0.000001"),
-        priced("x/cheap", "0.000002"),
-        priced("x/flex", "0.000001", tier="flex"),
-    )
-
-    assert market.tags(order=("x",)) == "x/cheap x x/dear y"
-    assert market.tags(order=("x/dear", "x")) == "x/dear x/cheap x y"
-    assert market.tags(order=("y", "X/Dear")) == "y x/dear x/cheap x"
-    # Naming a tier's endpoint opens it, and gives it the place it is named at.
-    assert market.tags(order=("x", "y", "x/flex")) == "x/cheap x x/dear y x/flex"
 
 
 # --- Service tiers --------------------------------------------------------------------------------
@@ -186,15 +151,6 @@ def test_flex_goes_by_price_and_stays_flex() -> None:
     assert none.plan(ask=ask).rule == "balanced"
 
 
-def test_a_tier_that_a_suffix_opened_is_sorted_with_the_others() -> None:
-    market = tiered()
-
-    floor = {"sort": "price", "admitted_tiers": frozenset({"flex"})}
-    assert market.tags(**floor) == "g f a b"
-    nitro = {"sort": "throughput", "admitted_tiers": frozenset({"priority"})}
-    assert market.tags(**nitro, figures=market.figures(b=quick(20), q=quick(30))) == "q b a p"
-
-
 # --- Thresholds -----------------------------------------------------------------------------------
 
 CUTOFFS: list[tuple[dict[str, Any], str]] = [
@@ -202,7 +158,6 @@ CUTOFFS: list[tuple[dict[str, Any], str]] = [
     ({"min_throughput_tps": {"p50": 90}}, "b c d a"),
     ({"min_throughput_tps": {"p50": 91}}, "d a b c"),
     ({"min_throughput_tps": {"p99": 22.5}}, "b c d a"),
-    ({"max_latency_s": {"p50": 1}}, "a c d b"),
     ({"max_latency_s": {"p90": 2.9}}, "a d b c"),
     ({"max_latency_s": {"p50": 1}, "min_throughput_tps": {"p50": 50}}, "c d a b"),
     ({"max_latency_s": {"p50": 9, "p99": 1}}, "d a b c"),
@@ -239,23 +194,15 @@ class TwoModels(Market):
 
 ACROSS: list[tuple[dict[str, Any], str]] = [
     ({}, "a d b c"),
-    ({"mark": 0.99}, "d a c b"),
-    ({"sort": "price"}, "a d b c"),
     ({"sort": "price", "across_models": True}, "a b c d"),
     ({"across_models": True}, "a b c d"),
-    ({"across_models": True, "mark": 0.99999}, "d a b c"),
     ({"order": ("c", "d")}, "d a c b"),
     ({"order": ("c", "d"), "across_models": True}, "c d a b"),
-    ({"max_latency_s": {"p50": 1}}, "a c d b"),
     ({"max_latency_s": {"p50": 1}, "across_models": True}, "a c b d"),
-    ({"sticky": "c"}, "c a d b"),
-    ({"byok": {"d": 0, "b": 1}}, "d a b c"),
     ({"byok": {"d": 1, "b": 0}, "across_models": True}, "b d a c"),
     ({"byok": {"d": 0}, "max_latency_s": {"p50": 1}}, "d c a b"),
     ({"allow_fallbacks": False}, "a"),
     ({"allow_fallbacks": False, "models_named": True}, "a b"),
-    ({"allow_fallbacks": False, "models_named": True, "mark": 0.99}, "d c"),
-    ({"allow_fallbacks": False, "order": ("c", "d", "b")}, "d"),
     ({"allow_fallbacks": False, "order": ("c", "d", "b"), "models_named": True}, "d c b"),
     ({"allow_fallbacks": False, "models_named": True, "sticky": "c"}, "c a"),
 ]
@@ -279,12 +226,3 @@ def test_what_may_not_be_fallen_back_to_is_told() -> None:
         (tag, "Fallbacks Disabled") for tag in "bcd"
     }
     assert len(plan.considered) == 4
-
-
-def test_an_endpoint_that_is_gone_is_remembered_in_vain() -> None:
-    market = Market()
-    state = EndpointState(sticky=10**9)
-
-    order = select(market.models, CHAT, Policy(), state, random=lambda: 0.0).order
-
-    assert [each.tag for each in order] == ["a", "b", "c", "d"]

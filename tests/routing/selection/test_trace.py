@@ -125,16 +125,6 @@ def test_only_what_was_known_is_told() -> None:
     assert (second.figures, third.figures, third.health) == ({}, {}, ())
 
 
-def test_a_probe_is_told_as_one() -> None:
-    served = model(endpoint("a"))
-    standing = HealthSnapshot(half_open=frozenset({served.endpoints[0].pk}))
-    state = EndpointState(health=standing)
-
-    (row,) = read_rows(traced(planned(served, state=state), state=state))
-
-    assert row.health == ("half_open", "probe")
-
-
 def test_a_sort_is_told_with_whom_it_puts_last() -> None:
     served = model(endpoint("a"), endpoint("b"))
     state = EndpointState(health=HealthSnapshot(failing=frozenset({served.by_price[0].pk})))
@@ -151,22 +141,6 @@ def test_a_sort_is_told_with_whom_it_puts_last() -> None:
     assert [row.health for row in read_rows(kept)] == [("failing",), ()]
     assert [row.health for row in read_rows(moved)] == [(), ("failing",)]
     assert "last" not in traced(plan_of_three())
-
-
-def test_a_quiet_default_request_says_little() -> None:
-    trace = traced(plan_of_three())
-
-    assert "policy" not in trace
-    assert len(json.dumps(trace)) < 500
-
-
-def test_a_policy_is_told_under_the_names_of_its_fields() -> None:
-    said: dict[str, Any] = {"only": ["alpha"], "sort": "price", "allow_fallbacks": False}
-    policy = Policy(**said | {"only": ("alpha",)}, admitted_tiers=frozenset("b"))
-
-    told = traced(plan_of_three(), policy=policy)["policy"]
-
-    assert told == said | {"admitted_tiers": ["b"]}
 
 
 @pytest.mark.parametrize("words", [("x",) * (WORDS_MAX + 1), ("x" * (WORD_CHARS_MAX + 1),)])
