@@ -148,7 +148,7 @@ def test_a_stream_says_what_the_whole_answer_says(
     cut: tuple[tuple[GuardrailFilter, ...], str], sizes: list[int]
 ) -> None:
     filters, text = cut
-    pieces, at = [], 0
+    pieces, at = list[str](), 0
     while at < len(text):
         size = sizes[len(pieces) % len(sizes)]
         pieces.append(text[at : at + size])

@@ -82,25 +82,6 @@ def test_many_who_add_a_version_each_get_one(account: Account) -> None:
     assert preset.designated_version.version == preset.latest_version == max(numbers("old"))
 
 
-def test_numbers_taken_by_looking_are_taken_twice(
-    account: Account, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The rig without its guard: the writers do meet. On SQLite nobody can, it has one writer."""
-    saved(account)
-    looked = threading.Barrier(WRITERS)
-
-    def by_looking(preset: Preset, version: PresetVersion) -> int:
-        highest = max(numbers("old"))
-        looked.wait(PATIENCE_S)
-        return highest + 1
-
-    monkeypatch.setattr(services, "_next_number", by_looking)
-
-    got = together(account, "old")
-
-    assert Counter(got) == {0: WRITERS - 1, 2: 1}
-
-
 def test_whoever_waits_too_long_for_the_row_is_told(account: Account) -> None:
     saved(account)
     taken, done = threading.Event(), threading.Event()

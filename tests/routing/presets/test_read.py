@@ -43,15 +43,6 @@ def test_the_version_in_force_is_found_in_one_query(workspace: Workspace) -> Non
     assert (len(first), len(again)) == (1, 0)
 
 
-def test_an_older_version_put_in_force(workspace: Workspace) -> None:
-    Preset.objects.update(designated_version=Preset.objects.get().versions.get(version=1))
-
-    found = find_active_preset(workspace.pk, "mail")
-
-    assert found is not None
-    assert found.config["temperature"] == 0.1
-
-
 def test_what_is_not_active_is_not_found_and_that_there_is_none_is_remembered(
     workspace: Workspace,
 ) -> None:
