@@ -24,7 +24,7 @@ from gateway.home import private_folder
 from interns.archives import store
 from interns.archives.store import StoreTimedOut, run_with_limit
 from interns.models import Intern, Status, WorkspaceArchive
-from interns.runtime.driver import ArchiveFailed, Driver, RuntimeFailed
+from interns.runtime.driver import ArchiveFailed, Driver, NoDisk, RuntimeFailed
 
 log = logging.getLogger("gateway.interns")
 _FACTS: Final = ("intern_id", "intern_name", "uri", "sha256", "bytes", "source", "expires_at")
@@ -57,18 +57,21 @@ def find_current_archive(intern: Intern) -> WorkspaceArchive | None:
     """The archive that holds the intern's disk as it is, None where there is none.
 
     After a teardown nothing boots, so its archive is never older than the disk. One that was made
-    while the intern was stopped holds the disk until it boots again.
+    while the intern was stopped holds the disk until it boots again. A partial disk has nothing
+    beyond the archive that is put onto it.
     """
+    if intern.is_disk_partial:
+        return latest_archive(intern.pk)
     rows = WorkspaceArchive.objects.filter(_holds_boot(intern.boot_id), intern_id=intern.pk)
     return rows.order_by("-created_at").first()
 
 
 def exclude_archived(interns: QuerySet[Intern]) -> QuerySet[Intern]:
-    """Those of which no archive holds the disk as it is."""
+    """Those with a whole disk that no archive holds as it is."""
     current = WorkspaceArchive.objects.filter(
         _holds_boot(OuterRef("boot_id")), intern_id=OuterRef("pk")
     )
-    return interns.filter(~Exists(current))
+    return interns.filter(~Exists(current), is_disk_partial=False)
 
 
 def _holds_boot(boot_id: UUID | OuterRef | None) -> Q:
@@ -82,6 +85,8 @@ def archive_workspace(
     kept as long as if it were new. Raises as `keep_disk` does."""
     existing = find_current_archive(intern)
     if existing is None:
+        if intern.is_disk_partial:
+            raise NoDisk
         return _insert_row(intern, keep_disk(intern, driver, f"{intern.pk}.tar", alive=alive))
     existing.expires_at = datetime.now(UTC) + timedelta(days=settings.INTERN_ARCHIVE_DAYS)
     existing.save(update_fields=["expires_at"])

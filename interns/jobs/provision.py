@@ -147,6 +147,7 @@ class _BootAttempt:
             booted_at=self._intern.booted_at or datetime.now(UTC),
             boot_id=self._lease.operation_id,
             disk_host=settings.INTERN_HOST,
+            is_disk_partial=False,
         )
         release_connection()
         runtime = self._driver.start(plan)
@@ -185,6 +186,9 @@ class _BootAttempt:
         here. Fetching has a limit of its own, beside that of the boot."""
         if not self._needs_archive():
             return
+        if self._intern.disk_host == settings.INTERN_HOST:
+            # What is here when this process dies is no whole disk. Elsewhere it still is one.
+            leases.write(self._lease, is_disk_partial=True)
         release_connection()
         began = time.monotonic()
         archive = restore_workspace(self._intern, self._driver, alive=self._renewal.check)
@@ -193,6 +197,8 @@ class _BootAttempt:
 
     def _needs_archive(self) -> bool:
         intern = self._intern
+        if intern.is_disk_partial:
+            return True
         if intern.booted_at is None:
             return False
         if intern.disk_host != settings.INTERN_HOST:

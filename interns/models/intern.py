@@ -49,7 +49,8 @@ class Intern(models.Model):
     `progress_step` counts from 1. `booted_at` is when a runtime was first begun: from then on there
     may be files. `status_reason` says what led to the status, where a caller did not.
     `host` names the machine that carries out what is done to it, `disk_host` the one where its disk
-    lies once it was booted: they differ while it moves.
+    lies once it was booted: they differ while it moves. `is_disk_partial` says that an archive is
+    being put onto that disk, or was by somebody who did not come to the end of it.
     `attached_vault_id` is borrowed, and kept when its vault is gone. `runtime` holds what the
     driver told of the runtime that it started last. `budget_nano` becomes the limit of the key.
     """
@@ -109,6 +110,7 @@ class Intern(models.Model):
         db_default=DEFAULT_HOST,
         editable=False,
     )
+    is_disk_partial = models.BooleanField(default=False, db_default=False, editable=False)
     booted_at = models.DateTimeField(null=True, editable=False)
     boot_id = models.UUIDField(null=True, editable=False)
     runtime = models.JSONField(null=True, editable=False)

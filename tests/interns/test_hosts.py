@@ -21,6 +21,7 @@ from interns.runtime.driver import current_driver
 from tests.interns.farm import Farm, carry_out
 from tests.interns.machines import NAMES, Machines
 from tests.interns.test_commands import told
+from tests.support.scripted_driver import WorkerDied
 
 pytestmark = pytest.mark.django_db
 
@@ -265,8 +266,14 @@ def test_a_machine_installed_anew_fetches_what_it_lost(machines: Machines) -> No
     machines.farm.ok("POST", f"/interns/{made['id']}/provision", status=202)
     assert machines.work() == ["a"]
     assert machines.farm.get(made["id"])["status"] == "failed"
+    machines.script("a").fail("restore", {"die": "before"})
     for each in (made, unkept):
         machines.farm.ok("POST", f"/interns/{each['id']}/provision", status=202)
+    with pytest.raises(WorkerDied):
+        machines.work()
+    assert machines.script("a").read()["disks"] == {made["id"]: []}
+    machines.farm.expire(made["id"])
+    machines.farm.reap()
     assert machines.work() == ["a", "a"]
     assert machines.script("a").read()["disks"] == {made["id"]: ["notes.txt", "later.txt"]}
     got = machines.farm.get(unkept["id"])

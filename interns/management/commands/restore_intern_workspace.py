@@ -87,9 +87,15 @@ def _onto_disk(intern_id: UUID) -> Callable[[BinaryIO], JsonObject]:
         raise Refused(f"Its disk is on {row.disk_host}: run this command there")
 
     def put(file: BinaryIO) -> JsonObject:
-        files = current_driver().restore(intern_id, file)
+        mine, driver = Intern.objects.filter(pk=intern_id), current_driver()
+        if row.is_disk_partial:
+            # Nothing is written over files, and an attempt that was killed left some.
+            driver.destroy(intern_id)
+        mine.update(is_disk_partial=not driver.has_disk(intern_id))
+        files = driver.restore(intern_id, file)
+        mine.update(is_disk_partial=False)
         # From now on there are files, which its teardown has to keep and no archive holds.
-        Intern.objects.filter(pk=intern_id, booted_at__isnull=True).update(
+        mine.filter(booted_at__isnull=True).update(
             booted_at=datetime.now(UTC), host=settings.INTERN_HOST, disk_host=settings.INTERN_HOST
         )
         WorkspaceArchive.objects.filter(

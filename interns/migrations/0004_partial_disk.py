@@ -1,0 +1,16 @@
+from django.db import migrations, models
+
+
+class Migration(migrations.Migration):
+
+    dependencies = [
+        ('interns', '0003_host_url'),
+    ]
+
+    operations = [
+        migrations.AddField(
+            model_name='intern',
+            name='is_disk_partial',
+            field=models.BooleanField(db_default=False, default=False, editable=False),
+        ),
+    ]
