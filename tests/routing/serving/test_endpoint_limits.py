@@ -10,7 +10,7 @@ from gateway.limits.concurrency import ConcurrencyLimiter
 from gateway.limits.limits import Limit
 from gateway.limits.rules import LimitsTaken, Marks, RateRule, build_rules, list_windows
 from gateway.shared_cache import SharedCache
-from routing.entities.entries import HouseCredential
+from routing.entities.entries import EndpointEntry, HouseCredential
 from routing.entities.exchange import Answer
 from routing.metering.cost import FREE as FREE_OF_CHARGE
 from routing.metering.usage import Usage, add_usages
@@ -18,6 +18,7 @@ from routing.serving.admission import endpoint_limits, rate_limits
 from routing.serving.admission.endpoint_limits import Full
 from routing.serving.answer.stream_setup import note_unread
 from routing.serving.attempts import attempt_answer
+from routing.serving.request.context import RequestProgress
 from routing.serving.request.legs import Leg
 from routing.serving.request.loop import Loop
 from routing.serving.request.outcome import note_turn
@@ -46,20 +47,34 @@ def places(monkeypatch: pytest.MonkeyPatch) -> ConcurrencyLimiter:
     return found
 
 
+def take(call: RequestProgress, target: EndpointEntry, *rules: Any) -> LimitsTaken:
+    taken = endpoint_limits.take_for_endpoint(call, target, *rules)
+    assert isinstance(taken, LimitsTaken)
+    return taken
+
+
+def windows_of(taken: LimitsTaken) -> list[Limit]:
+    return [] if taken.windows is None else list(taken.windows.limits)
+
+
+def refuse(call: RequestProgress, target: EndpointEntry) -> Full:
+    full = endpoint_limits.take_for_endpoint(call, target)
+    assert isinstance(full, Full)
+    return full
+
+
 def test_who_asks_for_a_tool_has_the_place_of_the_one_that_asked(counters, places) -> None:
     limited, first = at(PAID, rate_rules=ONE_AT_A_TIME), "places:endpoint:1||||"
     asking = call_to(limited)
-    taken = endpoint_limits.take_for_endpoint(asking, limited)
-    assert isinstance(taken, LimitsTaken)
+    taken = take(asking, limited)
     asking.attempts.append(attempt_at(limited, limits=taken))
 
     nested = replace(call_to(limited), parent=asking)
-    also = endpoint_limits.take_for_endpoint(nested, limited)
+    also = take(nested, limited)
 
     # It is one request more, at the same place.
-    assert isinstance(also, LimitsTaken)
     assert (also.places, places.count_own(first)) == ([], 1)
-    assert isinstance(endpoint_limits.take_for_endpoint(call_to(limited), limited), Full)
+    refuse(call_to(limited), limited)
     rate_limits.settle(asking, Usage(1, 1))
     assert places.count_own(first) == 0
 
@@ -113,10 +128,8 @@ def test_what_a_rescue_s_first_part_used_counts_at_its_own_endpoint_alone(counte
     call.rescue = Rescue(call.context.chat)
     windows: list[Limit] = []
     for target in limited:
-        taken = endpoint_limits.take_for_endpoint(call, target)
-        assert isinstance(taken, LimitsTaken)
-        assert taken.windows is not None
-        windows += taken.windows.limits
+        taken = take(call, target)
+        windows += windows_of(taken)
         call.attempts.append(attempt_at(target, limits=taken))
     broken, used = call.attempts[0], Usage(100, 20)
     endpoint_limits.settle_attempt(broken, used.total_tokens)
@@ -134,8 +147,7 @@ def test_what_nobody_read_of_an_answer_counts_at_its_endpoint_and_ends_its_place
     rules = build_rules("endpoint:1", [{"tokens_per_minute": 5000, "concurrent": 1}])
     limited = at(PAID, rate_rules=rules, context_length=4000)
     call = call_to(limited, max_tokens=1000)
-    taken = endpoint_limits.take_for_endpoint(call, limited)
-    assert isinstance(taken, LimitsTaken)
+    taken = take(call, limited)
     broken = attempt_at(limited, limits=taken, first_token=2.0)
     call.attempts += [broken, attempt_at(at("acme/other"))]
     used = {"prompt_tokens": 100, "completion_tokens": 20, "total_tokens": 120}
@@ -190,26 +202,21 @@ def test_every_call_of_decisions_counts_at_its_endpoint(counters, places) -> Non
     call = call_to(limited)
     call.demands_of = lambda endpoint: [call.context.demand] * 4
 
-    taken = endpoint_limits.take_for_endpoint(call, limited)
+    taken = take(call, limited)
 
     # It has as many places as there are, and whoever comes next has none.
-    assert isinstance(taken, LimitsTaken)
-    assert taken.windows is not None
-    [window] = taken.windows.limits
+    [window] = windows_of(taken)
     assert (counters.left(window), places.count_own(place)) == (1, 3)
-    assert isinstance(endpoint_limits.take_for_endpoint(call_to(limited), limited), Full)
+    refuse(call_to(limited), limited)
     # What was never sent, because the first call was refused, is of others again.
     endpoint_limits.settle_attempt(attempt_at(limited, limits=taken, calls_sent=1), 0)
     assert (counters.left(window), places.count_own(place)) == (4, 0)
 
     call.demands_of = lambda endpoint: [call.context.demand] * 5
-    refused = endpoint_limits.take_for_endpoint(call, limited)
-    assert isinstance(refused, Full)
-    assert "Retry-After" in endpoint_limits.build_limit_error(refused).headers
+    error = endpoint_limits.build_limit_error(refuse(call, limited))
+    assert "Retry-After" in error.headers
     call.demands_of = lambda endpoint: [call.context.demand] * 6
-    refused = endpoint_limits.take_for_endpoint(call, limited)
-    assert isinstance(refused, Full)
-    error = endpoint_limits.build_limit_error(refused)
+    error = endpoint_limits.build_limit_error(refuse(call, limited))
     assert "sent in 6 calls" in str(error)
     # However long it waited, it would never fit.
     assert (error.status, error.headers) == (400, {})
@@ -232,15 +239,12 @@ def test_headers_tell_the_caller_s_own_limits_and_nothing_of_others(counters) ->
 
     assert rate_limits.too_many(call) is None
     assert headers()["x-ratelimit-remaining-requests"] == "8"
-    taken = endpoint_limits.take_for_endpoint(call, limited)
-    assert isinstance(taken, LimitsTaken)
+    taken = take(call, limited)
     call.attempts.append(attempt_at(limited, limits=taken))
     assert headers()["x-ratelimit-limit-requests"] == "4"
     assert headers()["x-ratelimit-remaining-requests"] == "3"
-    assert isinstance(endpoint_limits.take_for_endpoint(call, limited), LimitsTaken)
-    full = endpoint_limits.take_for_endpoint(call, limited)
-    assert isinstance(full, Full)
-    refused = rate_limits.refuse_full(call, full)
+    take(call, limited)
+    refused = rate_limits.refuse_full(call, refuse(call, limited))
     assert refused.status == 429
     assert "Retry-After" in refused.headers
     assert not any(name.startswith("x-ratelimit-") for name in refused.headers)
@@ -307,6 +311,3 @@ def test_a_burst_is_a_window_of_its_own(
     found = list_windows(rule, Marks(), tokens=1, calls=calls)
 
     assert [(each.most, each.window_s, each.cost) for each in found] == windows
-
-
-# --- Keys -----------------------------------------------------------------------------------------

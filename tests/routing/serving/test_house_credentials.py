@@ -49,6 +49,39 @@ def draw(call: RequestProgress, at: EndpointEntry, **more: Any) -> Any:
     return found.credential.pk if isinstance(found, ChosenCredential) else found
 
 
+def draw_for(account_id: UUID, at: EndpointEntry, **more: Any) -> Any:
+    call = call_to(at)
+    payer = call.context.payer._replace(account_id=account_id)
+    call.context = call.context._replace(payer=payer)
+    return draw(call, at, **more)
+
+
+def draw_many(at: EndpointEntry, account_id: UUID | None = None) -> set[Any]:
+    return {draw_for(account_id or uuid4(), at) for _ in range(20)}
+
+
+def parked_until(at: EndpointEntry, account_id: UUID | None = None, **more: Any) -> float:
+    """The end of the parking of all that there are, throttled or not."""
+    parked = draw_for(account_id or uuid4(), at, **{"even_throttled": True} | more)
+    assert isinstance(parked, AllParked)
+    return parked.until
+
+
+def refuse(
+    house: HouseCredential,
+    at: EndpointEntry,
+    account_id: UUID,
+    now: float,
+    *,
+    status: int,
+    retry_after_s: int = 86_400,
+    body: bytes = b"{}",
+) -> bool:
+    """Whether the refusal was the credential's."""
+    failure = from_status(status, {"retry-after": str(retry_after_s)}, body)
+    return note_credential_failure(attempt_at(at, house=house), failure, account_id, now)
+
+
 def test_each_is_drawn_by_its_weight() -> None:
     at = pooled(credential(1, weight=3), credential(2))
     drawn = Counter(draw(call_to(at), at) for _ in range(4000))
@@ -69,139 +102,107 @@ def test_a_conversation_keeps_its_credential() -> None:
 
 
 def test_one_that_nobody_knows_is_parked_at_every_endpoint_until_it_changes() -> None:
-    first, other = credential(1), credential(2)
-    at = pooled(first)
-    elsewhere = endpoint("acme/fast", provider=at.provider)
-    attempt, now = attempt_at(at, house=first), process.now()
+    first = credential(1)
+    at, now = pooled(first), process.now()
 
-    refusal = from_status(401, {"retry-after": "60"}, b"{}")
-    assert note_credential_failure(attempt, refusal, uuid4(), now)
+    assert refuse(first, at, uuid4(), now, status=401, retry_after_s=60)
 
-    for place in (at, elsewhere):
-        parked = draw(call_to(place), place, even_throttled=True)
-        assert isinstance(parked, AllParked)
-        assert 0 < parked.until - now <= 60
-    rotated = pooled(replace(first, seal_mark="t" * 24))
-    assert draw(call_to(rotated), rotated) == 1
-    both = pooled(first, other)
-    assert {draw(call_to(both), both) for _ in range(20)} == {2}
+    for place in (at, endpoint("acme/fast", provider=at.provider)):
+        assert 0 < parked_until(place) - now <= 60
+    assert draw_many(pooled(replace(first, seal_mark="t" * 24))) == {1}
+    assert draw_many(pooled(first, credential(2))) == {2}
 
 
 ALICE, BOB = uuid4(), uuid4()
-
-
-def call_of(account_id: UUID, at: EndpointEntry) -> RequestProgress:
-    call = call_to(at)
-    payer = call.context.payer._replace(account_id=account_id)
-    call.context = call.context._replace(payer=payer)
-    return call
 
 
 @pytest.mark.parametrize("status", [402, 403])
 def test_what_may_be_of_the_request_parks_for_its_account_alone_at_that_endpoint(
     status: int,
 ) -> None:
-    first, other = credential(1), credential(2)
-    at = pooled(first)
-    both = replace(pooled(first, other), pk=at.pk)
-    elsewhere = endpoint("acme/fast", provider=at.provider)
-    failure, now = from_status(status, {"retry-after": "86400"}, b"{}"), process.now()
+    first = credential(1)
+    at, now = pooled(first), process.now()
+    both = replace(pooled(first, credential(2)), pk=at.pk)
 
     for _ in range(20):
-        assert note_credential_failure(attempt_at(at, house=first), failure, ALICE, now)
+        assert refuse(first, at, ALICE, now, status=status)
 
-    parked = draw(call_of(ALICE, at), at, even_throttled=True)
-    assert isinstance(parked, AllParked)
-    assert parked.until <= now + 600
-    assert {draw(call_of(ALICE, both), both) for _ in range(20)} == {2}
+    assert parked_until(at, ALICE) <= now + 600
+    assert draw_many(both, ALICE) == {2}
     # The request was to blame, or it was not: whoever has nothing else left tries it.
     for _ in range(2):
-        assert draw(call_of(ALICE, at), at, even_throttled=True, is_last_resort=True) == 1
-    assert draw(call_of(BOB, at), at) == 1
-    assert draw(call_of(ALICE, elsewhere), elsewhere) == 1
+        assert draw_for(ALICE, at, even_throttled=True, is_last_resort=True) == 1
+    assert draw_for(BOB, at) == 1
+    assert draw_for(ALICE, endpoint("acme/fast", provider=at.provider)) == 1
 
 
 @pytest.mark.parametrize("status", [402, 403])
 def test_what_two_accounts_meet_in_a_row_parks_for_all_a_minute_at_most(status: int) -> None:
     first = credential(1)
-    at = pooled(first)
+    at, now = pooled(first), process.now()
     elsewhere = endpoint("acme/fast", provider=at.provider)
-    failure, now = from_status(status, {"retry-after": "86400"}, b"{}"), process.now()
 
-    def refuse(account_id: UUID, place: EndpointEntry, moment: float) -> None:
-        attempt = attempt_at(place, house=first)
-        assert note_credential_failure(attempt, failure, account_id, moment)
+    def meet(account_id: UUID, place: EndpointEntry, moment: float) -> None:
+        assert refuse(first, place, account_id, moment, status=status)
 
     # Somebody was answered in between, or just before: the credential is in order.
-    refuse(ALICE, at, now - 20)
+    meet(ALICE, at, now - 20)
     parked_credentials().clear(first, at.pk, now - 15)
-    refuse(BOB, at, now - 10)
-    assert draw(call_to(at), at) == 1
-    refuse(ALICE, at, now - 5)
-    assert draw(call_to(at), at) == 1
+    for account_id, ago_s in ((BOB, 10), (ALICE, 5)):
+        meet(account_id, at, now - ago_s)
+        assert draw_many(at) == {1}
     # Long after one another each may be of its request.
-    refuse(ALICE, elsewhere, now - 61)
-    refuse(BOB, elsewhere, now)
-    assert draw(call_to(elsewhere), elsewhere) == 1
+    meet(ALICE, elsewhere, now - 61)
+    meet(BOB, elsewhere, now)
+    assert draw_many(elsewhere) == {1}
 
     later = now + 20
-    refuse(BOB, at, later)
+    meet(BOB, at, later)
 
-    parked = draw(call_to(at), at, even_throttled=True)
-    assert isinstance(parked, AllParked)
-    assert 0 < parked.until - later <= 60
-    assert draw(call_to(elsewhere), elsewhere) == 1
+    assert 0 < parked_until(at) - later <= 60
+    assert draw_many(elsewhere) == {1}
     # Where nothing else is left it is tried all the same, now and then.
     assert draw(call_to(at), at, even_throttled=True, is_last_resort=True) == 1
-    again = draw(call_to(at), at, even_throttled=True, is_last_resort=True)
-    assert isinstance(again, AllParked)
+    assert parked_until(at, is_last_resort=True)
     parked_credentials().clear(first, at.pk, now)
-    assert draw(call_to(at), at) == 1
+    assert draw_many(at) == {1}
 
 
 def test_an_account_that_ran_dry_by_its_provider_s_own_words_is_parked_for_all() -> None:
     first = credential(1)
-    elsewhere = endpoint("acme/fast", provider=pooled(first).provider)
+    at = pooled(first)
     body = b'{"error": {"message": "Your credit balance is too low to access the API."}}'
-    attempt = attempt_at(pooled(first), house=first)
 
-    assert note_credential_failure(attempt, from_status(400, {}, body), ALICE, process.now())
+    assert refuse(first, at, ALICE, process.now(), status=400, body=body)
 
-    assert isinstance(draw(call_to(elsewhere), elsewhere), AllParked)
+    assert parked_until(endpoint("acme/fast", provider=at.provider), even_throttled=False)
 
 
 def test_one_that_is_throttled_is_parked_there_and_may_be_tried_again_if_all_else_failed() -> None:
     first = credential(1)
-    at = pooled(first)
-    elsewhere = endpoint("acme/fast", provider=at.provider)
-    failure, now = from_status(429, {"retry-after": "86400"}, b"{}"), process.now()
+    at, now = pooled(first), process.now()
     parked_credentials().clear(first, at.pk, now)
 
-    assert note_credential_failure(attempt_at(at, house=first), failure, ALICE, now)
+    assert refuse(first, at, ALICE, now, status=429)
 
     # It may be that this one request was too large.
-    alice = call_of(ALICE, at)
-    assert isinstance(draw(alice, at), AllParked)
-    assert draw(alice, at, even_throttled=True) == 1
-    assert draw(call_of(BOB, at), at) == 1
+    assert parked_until(at, ALICE, even_throttled=False)
+    assert draw_for(ALICE, at, even_throttled=True) == 1
+    assert draw_for(BOB, at) == 1
 
-    assert note_credential_failure(attempt_at(at, house=first), failure, BOB, now)
+    assert refuse(first, at, BOB, now, status=429)
 
-    parked = draw(call_to(at), at)
-    assert isinstance(parked, AllParked)
-    assert 0 < parked.until - now <= 60
+    assert 0 < parked_until(at, even_throttled=False) - now <= 60
     assert draw(call_to(at), at, even_throttled=True) == 1
-    assert draw(call_to(elsewhere), elsewhere) == 1
+    assert draw_many(endpoint("acme/fast", provider=at.provider)) == {1}
     parked_credentials().clear(first, at.pk, now)
-    assert draw(alice, at) == 1
+    assert draw_for(ALICE, at) == 1
 
 
 def test_other_failures_are_the_endpoint_s() -> None:
     first = credential(1)
-    attempt = attempt_at(pooled(first), house=first)
     for status in (400, 404, 408, 500, 503):
-        failure = from_status(status, {}, b"{}")
-        assert not note_credential_failure(attempt, failure, uuid4(), process.now())
+        assert not refuse(first, pooled(first), uuid4(), process.now(), status=status)
 
 
 def test_one_without_room_gives_way_to_another() -> None:

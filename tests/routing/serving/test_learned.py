@@ -8,7 +8,7 @@ import pytest
 
 from routing.metering.usage import Usage
 from routing.planning.candidates import may_go_on, state_for
-from routing.selection.types import ALL_HEALTHY, NO_POLICY, Plan, Policy
+from routing.selection.types import NO_POLICY, Plan, Policy
 from routing.serving.request import process, stickiness
 from routing.serving.request.stickiness import Conversation
 from tests.routing.formats.chat_bodies import accepted
@@ -78,28 +78,6 @@ def test_a_session_that_was_idle_for_too_long_is_worth_what_is_cached_of_it(sett
 def test_it_is_not_asked_for_where_it_makes_no_difference(policy, session, led: bool) -> None:
     served(talk(session), "beta")
     assert sticky(talk(session), policy)[0] == ("beta" if led else None)
-
-
-def test_a_virtual_router_is_told_the_model() -> None:
-    stickiness.remember(talk("one").key(), ALPHA, Usage(1, 1))
-    assert [talk(name).model_id() for name in ("one", "two")] == ["acme/small", None]
-
-
-def test_the_draws_of_a_session_are_the_same_everywhere() -> None:
-    def draws(session: str | None) -> list[float]:
-        mine = talk(session)
-        mine.key(MODELS)
-        random = mine.random()
-        return [random() for _ in range(3)]
-
-    assert draws("one") == draws("one") != draws("two")
-    assert draws(None) != draws(None)
-
-
-def test_the_standing_is_that_of_this_moment() -> None:
-    assert state_for(talk(), MODELS, NO_POLICY).health is ALL_HEALTHY
-    process.health().record_failure(ALPHA.pk, process.now())
-    assert state_for(talk(), MODELS, NO_POLICY).health.unstable == {ALPHA.pk}
 
 
 def test_one_request_of_all_sends_the_probe() -> None:

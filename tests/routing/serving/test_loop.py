@@ -82,12 +82,6 @@ def test_a_model_that_always_calls_is_stopped_at_thirty_steps() -> None:
     assert (played.sent[-1].body["tool_choice"], played.finish) == ("none", "stop")
 
 
-@pytest.mark.parametrize("steps", [1, 2, 7])
-def test_max_tool_calls_lowers_it(steps: int) -> None:
-    played = play(request(max_tool_calls=steps), CALLS)
-    assert (len(played.ran), len(played.sent)) == (steps, steps + 1)
-
-
 def test_calls_beyond_the_last_step_are_told_that_they_were_not_run() -> None:
     played = play(request(max_tool_calls=2), says(0, ["datetime"] * 5))
     assert (len(played.ran), len(played.refused)) == (2, 3)
@@ -271,11 +265,6 @@ def test_of_a_stream_piece_by_piece() -> None:
 def test_of_a_stream_that_numbers_no_calls() -> None:
     assert streamed([call()], [call("other", '{"b": 2}')])
     assert streamed([call()], [call("other", "{")]) is False
-
-
-@pytest.mark.parametrize("odd", [None, "text", {}, [None], ["text"], [{"index": 0}], [5]])
-def test_whatever_an_upstream_puts_there(odd: Any) -> None:
-    assert streamed(odd) in (None, False)
 
 
 def test_too_much_to_look_at_is_not_judged() -> None:

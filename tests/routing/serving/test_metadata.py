@@ -54,21 +54,6 @@ def test_an_answer_is_told_with_who_was_asked_and_chosen() -> None:
     assert build_wanted_metadata(call, selected=last) == whole
 
 
-def test_nothing_tried_leaves_out_what_only_an_attempt_has() -> None:
-    assert told(call_to(ALPHA)) == UNTRIED
-
-
-def test_a_total_failure_counts_its_attempts_and_selects_nobody() -> None:
-    call = call_to(ALPHA, BETA)
-    call.attempts += [failed_at(ALPHA, 502), failed_at(BETA, 524)]
-    assert told(call) == UNTRIED | {
-        "summary": "available=2",
-        "attempt": 2,
-        "endpoints": {"total": 2, "available": [available("Alpha"), available("Beta")]},
-        "attempts": [tried("Alpha", 502), tried("Beta", 524)],
-    }
-
-
 def test_a_part_served_of_an_earlier_attempt_is_that_attempts() -> None:
     call, first = call_to(ALPHA, BETA), failed_at(ALPHA, 200, told_status=502)
     call.attempts += [first, failed_at(BETA, 503)]
@@ -95,14 +80,6 @@ def test_params_say_what_the_choice_was_held_to(strategy: str, floors, params: A
             choice=call.context.choice._replace(policy=Policy(min_throughput_tps=floors))
         )
     assert told(call).get("params") == params
-
-
-def test_the_pipeline_shows_only_stages_that_did_something() -> None:
-    call = call_to(ALPHA)
-    assert "pipeline" not in told(call)
-    stage = {"type": "guardrail", "name": "pii", "data": {"action": "blocked"}}
-    call.stages.append(stage)
-    assert told(call)["pipeline"] == [stage]
 
 
 @pytest.mark.parametrize(

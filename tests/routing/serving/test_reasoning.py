@@ -86,11 +86,6 @@ def test_reasoning_that_is_not_mandatory_may_be_off(rules: EffortRules | None) -
     assert sent("messages", "anthropic", {"thinking": OFF}, rules=rules)["thinking"] == OFF
 
 
-def test_an_effort_beside_thinking_that_is_off_is_fitted_too() -> None:
-    body = sent("messages", "anthropic", {"thinking": OFF, "output_config": {"effort": "max"}})
-    assert (body["thinking"], body["output_config"]) == (OFF, {"effort": "high"})
-
-
 @pytest.mark.parametrize(
     ("kind", "tokens", "facts", "effort"),
     [
@@ -108,25 +103,12 @@ def test_a_budget_is_the_nearest_effort_where_none_are_taken(kind, tokens, facts
     assert effort_in(sent("chat", kind, wishes, **{"rules": None, **facts})) == effort
 
 
-def test_a_budget_without_a_cap_is_a_medium_effort() -> None:
-    wishes = {"reasoning": {"max_tokens": 9}}
-    assert effort_in(sent("chat", "openai", wishes, rules=None)) == "medium"
-    capped = sent("chat", "anthropic", wishes, rules=None, max_completion_tokens=18)
-    assert capped["output_config"] == {"effort": "medium"}
-
-
 def test_a_budget_is_kept_where_budgets_are_taken_and_wins() -> None:
     wishes = {"reasoning": {"max_tokens": 2_000, "effort": "max"}, "max_tokens": 9_000}
     body = sent("chat", "openai", wishes, takes=BUDGETS)
     assert body["reasoning"] == {"max_tokens": 2_000, "effort": "high"}
     thinking = sent("chat", "anthropic", wishes, takes=BUDGETS)["thinking"]
     assert thinking == {"type": "enabled", "budget_tokens": 2_000}
-
-
-@EVERY_KIND
-def test_an_effort_beside_a_budget_counts_where_budgets_are_not_taken(kind: str) -> None:
-    wishes = {"reasoning": {"max_tokens": 820, "effort": "low"}, "max_tokens": 1_000}
-    assert effort_in(sent("chat", kind, wishes, rules=None)) == "low"
 
 
 @pytest.mark.parametrize(

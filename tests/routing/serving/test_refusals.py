@@ -7,7 +7,6 @@ from uuid import UUID
 import pytest
 from django.urls import resolve
 
-from accounts.money import format_dollars
 from accounts.spending import ScopeKind, SpendScope, WindowName
 from gateway.http.errors import GatewayError
 from routing.ledger.orders import BudgetState, HoldRefusal
@@ -110,21 +109,6 @@ def test_a_call_on_a_credential_of_ones_own_is_not_told_of_the_balance() -> None
     assert told(refusal).metadata["limit_source"] == "router_key_limit"
     spent = told(replace(refusal, key_left_nano=0))
     assert spent.metadata["reason"] == "key_limit_exhausted"
-
-
-@pytest.mark.parametrize(
-    ("nano", "text"),
-    [(10**9, "$1.00"), (2_500_000_000, "$2.50"), (1_250_000, "$0.00125"), (1, "$0.000000001")],
-)
-def test_limits_are_told_in_dollars(nano: int, text: str) -> None:
-    assert format_dollars(nano) == text
-
-
-@pytest.mark.parametrize("reset", [None, "daily", "weekly", "monthly"])
-def test_a_spent_key_is_told_which_limit_it_was(reset: str | None) -> None:
-    which = f"Key limit exceeded ({reset or 'total'} limit)."
-    spent = refused(100, 1000, 0, 0, 0, reset)
-    assert spent.text == f'{which} It is the limit of API key "CI". {KEY_REMEDY}'
 
 
 def managed(path: str) -> str:

@@ -160,11 +160,6 @@ def test_what_a_provider_says_beside_a_stream_is_told_at_its_end() -> None:
     assert (end["x_groq"], end["own"]) == ({"id": "r", "seed": 1, "usage": {}}, "last")
 
 
-def test_a_stop_sequence_is_told_in_the_format_that_has_a_place_for_it() -> None:
-    relay = relay_of("anthropic", "chat", *messages_events("Said"))
-    assert b'"native_finish_reason":"stop_sequence"' in relay.write_closing(REPORT, None)
-
-
 @pytest.mark.parametrize("filler", [b"event: odd\ndata: {}\n\n", None])
 def test_openings_without_end_are_bounded(filler: bytes | None) -> None:
     relay = relay_of("anthropic", "messages")

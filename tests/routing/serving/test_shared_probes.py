@@ -136,16 +136,6 @@ def test_what_the_store_did_not_take_is_given_back_later(
     assert is_free()
 
 
-def test_keys_of_probes_that_have_ended_are_given_back(start, one, client, is_free) -> None:
-    process = start()
-    process.sync()
-    client.set(probe_key(one.pk), 1, px=30_000)
-    process.seen.health_events.probing.add(one.pk)
-    process.answers(one, 1)
-    process.sync()
-    assert is_free()
-
-
 class _Silent:
     """A call that has not had its turn to be sent."""
 

@@ -58,14 +58,6 @@ def test_an_outage_is_known_elsewhere_and_so_is_its_end(start, clock, one) -> No
     assert [each.unstable(one) for each in (first, second, later)] == [False] * 3
 
 
-def test_a_parking_is_known_elsewhere(start, clock, one) -> None:
-    first, second = start(), start()
-    first.fails(one, LIMITED)
-    pass_round(first, second)
-    assert second.health.snapshot(clock.now + 9).parked == {one.pk}
-    assert second.health.snapshot(clock.now + 10.5).parked == frozenset()
-
-
 def test_keys_expire_and_what_is_too_old_leaves_the_stream(start, one, client) -> None:
     process = start()
     process.sync()

@@ -1,7 +1,6 @@
 """Who is kept where, by the rules of inference reference 7.8, over a real hint store."""
 
 import uuid
-from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
@@ -19,7 +18,6 @@ from routing.serving.request.stickiness import (
     build_conversation_key,
     recall,
     remember,
-    seeded_random,
 )
 from tests.routing.selection.entries import endpoint, model, provider
 from tests.routing.serving.learning import Clock
@@ -121,17 +119,6 @@ def test_there_is_no_key_where_nobody_can_have_kept_it() -> None:
 
 
 # --- Draws ----------------------------------------------------------------------------------------
-
-
-def test_draws_of_one_key_are_the_same_everywhere_and_even() -> None:
-    digest = key(chat(session_id="s")).digest
-    one, two = seeded_random(digest), seeded_random(digest)
-    assert [one() for _ in range(5)] == [two() for _ in range(5)]
-    draws = [seeded_random(key(chat(session_id=str(n))).digest)() for n in range(4000)]
-    assert all(0 <= draw < 1 for draw in draws)
-    tenths = Counter(int(draw * 10) for draw in draws)
-    # 400 each; five standard deviations of a fair draw.
-    assert all(300 < tenths[tenth] < 500 for tenth in range(10))
 
 
 # --- Records --------------------------------------------------------------------------------------
