@@ -152,9 +152,12 @@ def rates_are_counted_together(**_: object) -> list[CheckMessage]:
 
 @register()
 def failures_have_an_address(**_: object) -> list[CheckMessage]:
-    """In production there is a proxy, and everybody has its address."""
+    """In production there is a proxy, everybody has its address, and its word for HTTPS counts."""
     if not settings.PRODUCTION or settings.TRUSTED_PROXIES:
         return []
-    hint = "Name your proxy, or a few wrong passwords and tokens of anybody keep everybody out."
+    hint = (
+        "Name your proxy, or a few wrong passwords and tokens of anybody keep everybody out, and "
+        "pages redirect to HTTPS for ever: who else says X-Forwarded-Proto is not believed."
+    )
     text = "Guesses are counted by address, and there is no TRUSTED_PROXIES"
     return [Warning(text, hint=hint, id="gateway.W005")]

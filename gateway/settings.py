@@ -71,6 +71,7 @@ WSGI_APPLICATION = "gateway.wsgi.application"
 APPEND_SLASH = False
 # Sessions, messages and the rest serve pages; the API goes past them (see gateway.http.middleware).
 MIDDLEWARE = [
+    "gateway.http.middleware.ForwardedScheme",
     "gateway.http.middleware.ApiPaths",
     "accounts.people.middleware.SignInRate",
     "gateway.http.middleware.PageThread",
@@ -165,6 +166,7 @@ SECURE_HSTS_INCLUDE_SUBDOMAINS = PRODUCTION
 SECURE_HSTS_PRELOAD = PRODUCTION
 # Pages only: the API never redirects, because a redirect would drop a POST body.
 SECURE_SSL_REDIRECT = PRODUCTION
+# Of TRUSTED_PROXIES alone: `ForwardedScheme` takes it from everybody else's requests.
 SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if PRODUCTION else None
 X_FRAME_OPTIONS = "DENY"
 # Django looks for its middleware by name; ours are subclasses of it for pages only, and a test

@@ -175,7 +175,7 @@ CSRF_TRUSTED_ORIGINS = setting(
 )
 TRUSTED_PROXIES = setting(
     "TRUSTED_PROXIES",
-    "proxies whose forwarding header is believed, as addresses and networks with commas between",
+    "proxies whose forwarding headers are believed, as addresses and networks with commas between",
     env.networks,
 )
 

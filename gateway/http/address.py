@@ -35,6 +35,12 @@ def find_address(request: HttpRequest) -> Address | None:
     return _resolve_address(peer, forwarded, settings.TRUSTED_PROXIES)
 
 
+def comes_from_proxy(request: HttpRequest) -> bool:
+    """Whether one of `TRUSTED_PROXIES` has sent it: only then are its headers not the caller's."""
+    peer = _parse_address(request.META.get("REMOTE_ADDR", ""))
+    return _is_in(peer, settings.TRUSTED_PROXIES)
+
+
 class RequestOrigin(NamedTuple):
     """The client's address and what it calls itself, for records."""
 
@@ -66,13 +72,17 @@ def _resolve_address(peer: str, forwarded: str, proxies: Sequence[Network]) -> A
     client = _parse_address(peer)
     for hop in reversed(forwarded.split(",")):
         # What stands before the first stranger is that stranger's word.
-        if client is None or not any(client in network for network in proxies):
+        if not _is_in(client, proxies):
             break
         before = _parse_address(hop)
         if before is None:
             break
         client = before
     return client
+
+
+def _is_in(address: Address | None, networks: Sequence[Network]) -> bool:
+    return address is not None and any(address in network for network in networks)
 
 
 def _name_client(client: Address | None) -> str:

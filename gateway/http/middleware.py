@@ -26,10 +26,13 @@ from django.utils.deprecation import MiddlewareMixin
 from whitenoise.middleware import WhiteNoiseMiddleware
 
 from gateway.database.db import Lane, run_queries
+from gateway.http.address import comes_from_proxy
 from gateway.http.body import read_form
 from gateway.http.errors import MethodNotAllowed
 from gateway.http.responses import error_response
 
+# What `SECURE_PROXY_SSL_HEADER` names.
+_SCHEME: Final = "HTTP_X_FORWARDED_PROTO"
 PAGES = ("/admin", "/auth", "/console", "/docs", "/static/")
 
 
@@ -37,6 +40,18 @@ def is_page(request: HttpRequest) -> bool:
     """Whether the path is for a person's browser: the console with its front page, the admin, the
     page where apps ask for a key, the documentation, their files."""
     return request.path_info == "/" or request.path_info.startswith(PAGES)
+
+
+class ForwardedScheme:
+    """Lets nobody but a trusted proxy say that a request came in over HTTPS."""
+
+    def __init__(self, get_response: Callable[[HttpRequest], HttpResponseBase]) -> None:
+        self.get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponseBase:
+        if _SCHEME in request.META and not comes_from_proxy(request):
+            del request.META[_SCHEME]
+        return self.get_response(request)
 
 
 class ApiPaths:

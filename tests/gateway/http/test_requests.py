@@ -3,6 +3,7 @@
 from ipaddress import ip_network
 
 import pytest
+from django.http import HttpResponse
 from django.test import RequestFactory
 from hypothesis import given
 from hypothesis import strategies as st
@@ -10,6 +11,7 @@ from pytest_django import Settings
 
 from gateway.http.address import find_client, resolve_client
 from gateway.http.errors import SchemaInvalid
+from gateway.http.middleware import ForwardedScheme
 from gateway.http.paging import LIMIT_MAX, OFFSET_MAX, Page, parse_page
 
 PROXIES = tuple(map(ip_network, ("127.0.0.1", "10.0.0.0/8", "fd00::/8")))
@@ -47,11 +49,15 @@ def test_behind_a_proxy_nothing_before_its_own_word_matters(written: str) -> Non
     assert resolve_client("127.0.0.1", f"{written}, 203.0.113.9", PROXIES) == "203.0.113.9"
 
 
-def test_the_header_counts_where_a_proxy_is_trusted(settings: Settings) -> None:
-    request = RequestFactory().get("/", REMOTE_ADDR="10.0.0.1", HTTP_X_FORWARDED_FOR="192.0.2.1")
-    assert find_client(request) == "10.0.0.1"
-    settings.TRUSTED_PROXIES = (ip_network("10.0.0.0/8"),)
-    assert find_client(request) == "192.0.2.1"
+@pytest.mark.parametrize("is_trusted", [False, True])
+def test_headers_count_where_a_proxy_is_trusted(settings: Settings, is_trusted: bool) -> None:
+    settings.SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https")
+    settings.TRUSTED_PROXIES = (ip_network("10.0.0.0/8"),) if is_trusted else ()
+    said = {"HTTP_X_FORWARDED_FOR": "192.0.2.1", "HTTP_X_FORWARDED_PROTO": "https"}
+    request = RequestFactory().get("/", REMOTE_ADDR="10.0.0.1", **said)
+    ForwardedScheme(lambda _: HttpResponse())(request)
+    assert find_client(request) == ("192.0.2.1" if is_trusted else "10.0.0.1")
+    assert request.is_secure() is is_trusted
 
 
 PAGES: list[tuple[dict[str, str], Page]] = [
