@@ -181,7 +181,8 @@ class ContainerDriver(AgentClient):
         try:
             container = self._find_container(intern_id)
         except _ENGINE_ERRORS as error:
-            return RuntimeHealth(ok=False, detail=f"the container engine: {error}"[:500])
+            detail = f"the container engine: {error}"[:500]
+            return RuntimeHealth(ok=False, is_unknown=True, detail=detail)
         if container is None or container.status not in ("running", "created"):
             state = container.attrs["State"] if container else {}
             detail = f"the container ended with status {state.get('ExitCode', 'unknown')}"

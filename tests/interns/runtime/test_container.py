@@ -106,7 +106,9 @@ def test_an_image_that_cannot_be_had(bench: Bench, settings: Any) -> None:
 
 # The library leaves its sockets to the garbage collector where it cannot connect.
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-def test_an_engine_that_is_not_there(bench: Bench, settings: Any) -> None:
+def test_an_engine_that_is_not_there(
+    bench: Bench, settings: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from interns.runtime.container import ContainerDriver
     from interns.runtime.driver import RuntimeFailed, StartFailed
 
@@ -118,6 +120,9 @@ def test_an_engine_that_is_not_there(bench: Bench, settings: Any) -> None:
     with pytest.raises(RuntimeFailed):
         driver.runtimes()
     assert not driver.health(uuid4()).ok
+    # As of an intern that runs.
+    monkeypatch.setattr("interns.runtime.container.find_supervisor", lambda _: object())
+    assert driver.health(uuid4()).is_unknown
     assert driver.log_tail(uuid4()) == []
     settings.INTERN_CONTAINER_HOST = known
     gc.collect()
