@@ -93,10 +93,6 @@ def test_a_trace_that_cannot_be_read_is_a_dash(trace: str) -> None:
     assert trace_table(trace) == "-"
 
 
-def test_a_generation_without_a_readable_trace_shows_its_page(admin_client: Client) -> None:
-    assert "gen-untraced" in shown(admin_client, add(id="gen-untraced", trace="{"))
-
-
 def test_a_charge_stands_beside_its_hold(admin_client: Client) -> None:
     within = add(id="gen-within", charge_nano=1_000, hold_nano=3_000)
     over = add(id="gen-over", charge_nano=3_000, hold_nano=1_000, overrun=True)

@@ -50,3 +50,18 @@ def operator(username: str = "operator", *, permissions: str = "") -> User:
     if permissions:
         user.user_permissions.set(Permission.objects.filter(codename__startswith=permissions))
     return user
+
+
+def read_form(response: Any) -> dict[str, Any]:
+    """What a browser would send back of a page that nobody touched, without its lists of rows."""
+    form = response.context["adminform"].form
+    values = {name: form[name].value() for name in form.fields}
+    known = {name: value for name, value in values.items() if value is not None}
+    typed = {name: value for name, value in known.items() if value is not False}
+    # Django notes what it showed beside a field whose default is computed.
+    noted = [name for name in typed if form[name].field.show_hidden_initial]
+    typed |= {f"initial-{name}": typed[name] for name in noted}
+    for formset in response.context["inline_admin_formsets"]:
+        prefix = formset.formset.prefix
+        typed |= {f"{prefix}-{part}": "0" for part in ("TOTAL_FORMS", "INITIAL_FORMS")}
+    return typed

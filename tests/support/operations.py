@@ -114,7 +114,7 @@ def _directory(number: int, workspace: Workspace, user: User, key: ApiKey) -> No
     issuer = of_accounts.TrustedIssuer.objects.create(
         account=account, name="CI", url="https://ci.example", audience="gateway"
     )
-    of_accounts.Workload.objects.create(issuer=issuer, conditions={"sub": "*"}, key=key)
+    of_accounts.Workload.objects.create(issuer=issuer, conditions={"sub": "repo:*"}, key=key)
 
 
 def _failures(number: int, workspace: Workspace, key: ApiKey) -> None:

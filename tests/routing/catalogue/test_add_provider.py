@@ -143,11 +143,9 @@ def test_a_bare_list_is_a_list_too(provider: ScriptedProvider) -> None:
     ("status", "body", "words"),
     [
         (401, b"{}", "refuses the key (status 401)"),
-        (403, b"{}", "refuses the key (status 403)"),
         (500, b"boom", "answered 500: boom"),
         (302, b"", "answered 302"),
         (200, b"<html>", "answered without JSON"),
-        (200, b"{}", "answered without a list of models"),
         (200, b'{"data": []}', "lists no models"),
         (200, b"[" * 10_000, "answered without JSON"),
     ],
@@ -179,25 +177,6 @@ def test_models_are_named_where_they_are_not_listed(provider: ScriptedProvider) 
     provider.lists({"id": "listed", "context_length": 4096}, "other")
     assert own(provider, "--free", "--model", "listed")["enabled"] == ["local/listed"]
     assert build_snapshot().models["local/listed"].context_length == 4096
-
-
-def test_a_model_without_a_price_says_how_to_give_it_one(provider: ScriptedProvider) -> None:
-    provider.lists("llama")
-    command = ("add_provider", "local", "--base-url", provider.base_url, "--no-input")
-
-    assert run(*command)[1].splitlines() == [
-        "no price, not enabled: local/llama",
-        "Models without a price are not served: run this again with --price PROMPT/COMPLETION "
-        "(USD per million tokens) or --free, or price them in the admin.",
-        "local: 0 enabled, 1 without a price, 0 as before",
-    ]
-    assert run(*command, "--free")[1].splitlines()[0] == (
-        "enabled local/llama (logprobs yes, tools yes, json_schema yes)"
-    )
-    assert build_snapshot().models["local/llama"].endpoints[0].pricing == {
-        "prompt": "0",
-        "completion": "0",
-    }
 
 
 TOOLS = {"tools", "tool_choice"}
@@ -301,9 +280,6 @@ def test_a_provider_that_is_not_there_is_told_in_one_line() -> None:
         "local does not answer at http://127.0.0.1:1/v1/models: connection refused; "
         "nothing was stored"
     )
-    error = add("local", "--base-url", "http://nowhere.invalid/v1")["error"]
-    assert error.startswith("local does not answer at http://nowhere.invalid/v1/models: ")
-    assert len(error) < 150
 
 
 def test_a_key_that_is_none_is_never_quoted(

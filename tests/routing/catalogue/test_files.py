@@ -64,13 +64,6 @@ def test_standard_input_is_a_file_too(monkeypatch: pytest.MonkeyPatch) -> None:
     assert answer("load_catalogue", "-")[0] == 0
 
 
-def test_a_person_reads_lines() -> None:
-    _, out, _ = run("load_catalogue", str(FIXTURE))
-
-    assert "added endpoint acme/small at beta/turbo\n" in out
-    assert out.endswith(f"0 unchanged; catalogue version {current_version()}\n")
-
-
 @pytest.mark.parametrize("form", ["--json", "--verbosity=1"])
 def test_a_dump_is_a_file_that_loads_back_unchanged(
     conformance: dict[str, Any], tmp_path: Path, form: str

@@ -1,20 +1,21 @@
 import gc
+import logging
 import threading
 import time
 import tracemalloc
 from collections.abc import Iterator
-from contextlib import nullcontext
 from typing import Any
 
 import pytest
-from django.db import connection
-from pytest_django import DjangoAssertNumQueries
+from django.db import OperationalError, connection
+from pytest_django import DjangoAssertNumQueries, Settings
 
-from routing.catalogue import assembly
+from gateway.http.errors import Unavailable
+from routing.catalogue import assembly, snapshot
 from routing.catalogue.load import load_catalogue
 from routing.catalogue.models import Endpoint, Model, Provider
-from routing.catalogue.snapshot import build_snapshot
-from routing.catalogue.version import current_version
+from routing.catalogue.snapshot import Catalogue, build_snapshot, list_served_versions
+from routing.catalogue.version import CatalogueServing, current_version
 from tests.support.promptness import in_time
 
 
@@ -132,16 +133,6 @@ def test_the_number_of_queries_does_not_grow_with_the_catalogue(
         build_snapshot()
 
 
-@pytest.mark.django_db
-def test_nothing_in_a_snapshot_can_be_changed(conformance: dict[str, Any]) -> None:
-    seen = build_snapshot()
-
-    with pytest.raises(TypeError):
-        seen.models["acme/small"] = seen.models["acme/solo"]  # type: ignore[index]  # On purpose.
-    with pytest.raises(AttributeError):
-        seen.models["acme/small"].endpoints[0].status = 0  # type: ignore[misc]  # On purpose.
-
-
 def change_beside(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let another connection commit a change after the version is read, before the rows are."""
 
@@ -161,19 +152,16 @@ def change_beside(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.both
 @pytest.mark.django_db(transaction=True)
-@pytest.mark.parametrize(("is_one_moment", "name"), [(True, "One"), (False, "changed")])
-def test_version_and_rows_are_of_one_moment_without_which_the_view_is_torn(
-    small: dict[str, Any], monkeypatch: pytest.MonkeyPatch, is_one_moment: bool, name: str
+def test_version_and_rows_are_of_one_moment(
+    small: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     load_catalogue(small)
     change_beside(monkeypatch)
-    if not is_one_moment:
-        monkeypatch.setattr(assembly, "_one_moment", nullcontext)
 
     rows = assembly.read_rows()
 
     assert rows.version < current_version()
-    assert dict(zip(assembly.MODEL_FIELDS, rows.models[0], strict=True))["name"] == name
+    assert dict(zip(assembly.MODEL_FIELDS, rows.models[0], strict=True))["name"] == "One"
 
 
 # --- Large catalogues, and the garbage collector --------------------------------------------------
@@ -256,3 +244,118 @@ def test_what_a_web_worker_has_frozen_stays_so(small: dict[str, Any]) -> None:
     assert gc.get_freeze_count() > frozen * 0.9
     assert kept.endpoint_count
     assert not any(each is kept for each in gc.get_objects())
+
+
+# --- Polling --------------------------------------------------------------------------------------
+
+
+WAIT_S = 10
+
+
+@pytest.mark.django_db
+def test_a_change_is_seen_at_the_next_look_and_the_old_view_stays_whole(
+    small: dict[str, Any],
+) -> None:
+    load_catalogue(small)
+    held = Catalogue()
+    before = held.current()
+
+    assert not held.refresh_if_changed()
+    assert held.current() is before
+
+    Endpoint.objects.update(status=-5)
+
+    assert held.refresh_if_changed()
+    assert before.models["acme/one"].endpoints[0].status == 0
+    assert held.current().models["acme/one"].endpoints[0].status == -5
+
+
+@pytest.mark.django_db
+def test_a_catalogue_that_never_loaded_is_unavailable_and_heals(
+    small: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def gone() -> assembly.Rows:
+        raise OperationalError("the database is gone")
+
+    load_catalogue(small)
+    held = Catalogue()
+    with monkeypatch.context() as broken:
+        broken.setattr(snapshot, "read_rows", gone)
+        with pytest.raises(Unavailable):
+            held.current()
+
+    assert "acme/one" in held.current().models
+
+
+@pytest.mark.both
+@pytest.mark.django_db(transaction=True)
+def test_polling_follows_changes_and_reports_what_is_served(
+    small: dict[str, Any], monkeypatch: pytest.MonkeyPatch, settings: Settings
+) -> None:
+    settings.CATALOGUE_POLL_SECONDS = 0.01
+    load_catalogue(small)
+    held = Catalogue()
+    reported = Reports(held, monkeypatch)
+    held.start_polling()
+    try:
+        reported.wait_for(current_version())
+        load_catalogue({**small, "models": [{**small["models"][0], "name": "Changed"}]})
+        reported.wait_for(current_version())
+
+        assert held.current().models["acme/one"].name == "Changed"
+        assert list(list_served_versions().values()) == [current_version()]
+    finally:
+        held.stop_polling()
+
+    assert not CatalogueServing.objects.exists()
+
+
+@pytest.mark.django_db(transaction=True)
+def test_trouble_is_told_once_and_the_old_view_goes_on(
+    small: dict[str, Any],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    settings: Settings,
+) -> None:
+    looks = threading.Semaphore(0)
+
+    def gone() -> int:
+        looks.release()
+        raise OperationalError("the database is gone")
+
+    load_catalogue(small)
+    held = Catalogue()
+    before = held.current()
+    settings.CATALOGUE_POLL_SECONDS = 0.01
+    monkeypatch.setattr(snapshot, "current_version", gone)
+    with caplog.at_level(logging.ERROR):
+        held.start_polling()
+        for _ in range(3):
+            assert looks.acquire(timeout=WAIT_S)
+        held.stop_polling()
+
+    assert held.current() is before
+    assert [record.message for record in caplog.records] == [
+        "catalogue not refreshed: the database is gone"
+    ]
+
+
+class Reports:
+    """Waits until a catalogue has reported a version, without guessing how long that takes."""
+
+    def __init__(self, held: Catalogue, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._told = threading.Condition()
+        self._version = -1
+        report = held._report
+
+        def told() -> None:
+            report()
+            with self._told:
+                self._version = held.current().version
+                self._told.notify_all()
+
+        monkeypatch.setattr(held, "_report", told)
+
+    def wait_for(self, version: int) -> None:
+        with self._told:
+            assert self._told.wait_for(lambda: self._version >= version, timeout=WAIT_S)

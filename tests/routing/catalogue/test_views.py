@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 from django.test import Client
-from drf_spectacular.generators import SchemaGenerator
 from pytest_django import Settings
 
 from accounts.authentication import forget_keys
@@ -189,31 +188,11 @@ def test_providers_show_their_fields_and_never_a_credential(conformance: dict[st
     assert providers[0] == {"name": "Alpha", "slug": "alpha", **plain}
 
 
-def test_the_number_of_models_follows_the_modality(conformance: dict[str, Any]) -> None:
-    assert read("/models/count") == {"count": 4}
-    assert read("/models/count?output_modalities=decisions") == {"count": 1}
-
-
 def test_an_odd_filter_is_refused_in_the_error_body(conformance: dict[str, Any]) -> None:
     status, body = get("/models?sort=oldest")
 
     assert status == 400
     assert body["error"]["message"].startswith("sort: expected one of newest, ")
-
-
-def test_other_methods_are_refused_with_those_that_work() -> None:
-    for path in PATHS:
-        response = Client().post(f"/api/v1{path}", {}, content_type="application/json")
-        assert (response.status_code, response["Allow"]) == (405, "GET, HEAD"), path
-
-
-def test_every_path_is_described() -> None:
-    generator: Any = SchemaGenerator
-
-    described = generator().get_schema(request=None, public=True)["paths"]
-
-    assert "get" in described["/api/v1/models"]
-    assert "/api/v1/models/{author}/{slug}/endpoints" in described
 
 
 # --- As a known caller reads it: statistics, popularity, the account's own listing ----------------
