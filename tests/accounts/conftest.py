@@ -41,5 +41,20 @@ def mine(db: None) -> "Manager":
 def providers() -> "Iterator[Providers]":
     from tests.accounts.brought import asked_providers
 
-    with asked_providers() as told:
-        yield told
+    with asked_providers() as providers:
+        yield providers
+
+
+@pytest.fixture
+def loaded_catalogue(db: None) -> Iterator[None]:
+    """The conformance catalogue says which models and providers there are."""
+    from routing.catalogue.files import parse
+    from routing.catalogue.load import load_catalogue
+    from routing.catalogue.snapshot import catalogue
+    from tests.support.catalogue import CONFORMANCE
+
+    assert load_catalogue(parse(CONFORMANCE.read_text(encoding="utf-8")))["errors"] == []
+    catalogue.forget()
+    catalogue.current()
+    yield
+    catalogue.forget()

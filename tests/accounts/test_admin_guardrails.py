@@ -19,10 +19,8 @@ from accounts.models import (
     SpendCounter,
     Workspace,
 )
-from accounts.services.guardrails import change_guardrail
 from accounts.services.keys import create_key
 from accounts.services.organization import admit_member, open_account, open_workspace
-from accounts.services.records import command_actor
 from accounts.spending import find_window_starts
 from tests.accounts.higher import ReplacedApps
 from tests.support.admin_pages import page
@@ -197,25 +195,6 @@ def test_what_holders_spent_is_seen(
     assert f"key {key.pk}: 1.25" in shown
     listed = admin_client.get(page(Guardrail, "changelist")).text
     assert "5" in listed
-
-
-def test_a_default_guardrail_keeps_its_name(admin_client: Client, workspace: Workspace) -> None:
-    change_guardrail(
-        account_id=workspace.account_id,
-        guardrail_id=workspace.default_guardrail_id,
-        by=command_actor("test"),
-        changes={"description": "d"},
-    )
-
-    response = admin_client.post(
-        page(Guardrail, "change", workspace.default_guardrail_id),
-        {"name": "x", "description": "e", **UNKNOWN},
-    )
-
-    assert response.status_code == 302, response.text
-    guardrail = Guardrail.objects.get()
-    assert guardrail.description == "e"
-    assert guardrail.name == f"Workspace {workspace.pk} Default"
 
 
 def test_the_account_s_own_policy(admin_client: Client, account: Account, key: ApiKey) -> None:

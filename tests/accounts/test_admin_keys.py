@@ -1,7 +1,6 @@
 """Keys and the books as an operator sees them."""
 
 import re
-from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -108,15 +107,6 @@ def test_a_limit_is_typed_in_usd_and_holds_at_once(admin_client: Client, key: Ap
         assert [row.pk for row in found] == [key.pk]
 
 
-def test_an_operator_says_what_a_key_wants(admin_client: Client, account: Account) -> None:
-    add(admin_client, account, hedge="true", rescue="unknown")
-    key = ApiKey.objects.get()
-    assert (key.hedge, key.rescue) == (True, None)
-    change(admin_client, key, hedge="unknown", rescue="false")
-    key.refresh_from_db()
-    assert (key.hedge, key.rescue) == (None, False)
-
-
 def test_hash_and_owner_cannot_be_changed(admin_client: Client, key: ApiKey) -> None:
     other, before = open_account(name="other"), ApiKey.objects.values().get()
     change(admin_client, key)
@@ -126,16 +116,6 @@ def test_hash_and_owner_cannot_be_changed(admin_client: Client, key: ApiKey) -> 
 
     after = ApiKey.objects.values().get()
     assert after == before | {"name": "renamed", "updated_at": after["updated_at"]}
-
-
-def test_keys_are_disabled_and_enabled(admin_client: Client, key: ApiKey) -> None:
-    usable = ApiKey.objects.usable(datetime.now(UTC))
-    assert "Disabled 1 key." in act(admin_client, "disable", key).text
-    assert not usable.exists()
-    assert "Enabled 1 key." in act(admin_client, "enable", key).text
-    assert usable.exists()
-    change(admin_client, key, disabled="on")
-    assert not usable.exists()
 
 
 def test_a_deleted_key_stays_as_a_row_that_nobody_changes(

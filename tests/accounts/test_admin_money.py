@@ -138,14 +138,6 @@ def test_a_statement_is_downloaded(admin_client: Client, rich: Account) -> None:
     assert "It is before the start." in odd.text
 
 
-def test_the_action_leads_to_one_account_s_form(admin_client: Client, account: Account) -> None:
-    other = open_account(name="other")
-    one = {"action": "add_credits_to", "_selected_action": [str(account.pk)]}
-    assert admin_client.post(page(Account), one)["Location"] == page(Account, "credits", account.pk)
-    two = one | {"_selected_action": [str(account.pk), str(other.pk)]}
-    assert "one account at a time" in admin_client.post(page(Account), two, follow=True).text
-
-
 def test_saving_an_account_leaves_totals_that_moved_meanwhile(account: Account) -> None:
     stale = Account.objects.get(pk=account.pk)
     add_credits(account=account, amount_nano=7, source="test", source_ref="meanwhile")

@@ -1,7 +1,6 @@
 """Bodies of keys and workspaces: what is read, and what each refusal says."""
 
 from collections.abc import Callable, Iterator
-from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -12,10 +11,9 @@ from pydantic import ValidationError
 
 from accounts import ports
 from accounts.limit_words import ManagedBody, ManagedChanges, describe_unknown_limit
-from accounts.services.workspaces import SETTINGS, match_reference
-from accounts.views.schemas.byok import ByokCredentialChanges, read_new_credential
+from accounts.services.workspaces import match_reference
+from accounts.views.schemas.byok import read_new_credential
 from accounts.views.schemas.guardrail import (
-    GuardrailKeyHashes,
     read_guardrail_changes,
     read_new_guardrail,
 )
@@ -30,33 +28,20 @@ from gateway.http.errors import GatewayError, SchemaInvalid
 from tests.accounts.higher import ReplacedApps
 
 
-def test_a_whole_body_is_read() -> None:
-    said = {"name": "k", "limit": 0.1, "limit_reset": "daily", "include_byok_in_limit": True}
-    wanted = NewKey.read(said | {"expires_at": "2130-01-01T00:00:00.5Z", "foo": "ignored"})
-    assert (wanted.name, wanted.limit, wanted.limit_reset) == ("k", Decimal("0.1"), "daily")
-    assert wanted.include_byok_in_limit
-    assert wanted.expires_at is not None
-
-
 @pytest.mark.parametrize(
     ("changes", "text"),
     [
         ({"name": ...}, "name: Invalid input: expected string, received undefined"),
         ({"name": ""}, "name: Too small: expected string to have >=1 characters"),
         ({"name": "x" * 101}, "name: Too big: expected string to have <=100 characters"),
-        ({"name": None}, "name: Invalid input: expected string, received null"),
         ({"limit": -1}, "limit: Too small: expected number to be >=0"),
-        ({"limit": "5"}, "limit: Invalid input: expected number, received string"),
         ({"limit": True}, "limit: Invalid input: expected number, received boolean"),
         ({"limit": 1e-10}, "limit: Invalid input: expected at most 9 decimal places"),
-        ({"limit": 1e300}, "limit: Invalid input: expected at most 9 decimal places"),
         ({"limit_reset": "hourly"}, 'limit_reset: Invalid option: expected one of "daily"|'),
         ({"expires_at": "2130-01-01T00:00Z"}, "expires_at: Invalid ISO datetime"),
         ({"expires_at": "2130-01-01T00:00:00+02:00"}, "expires_at: Invalid ISO datetime"),
         ({"expires_at": "2020-01-01T00:00:00Z"}, "expires_at: Invalid input: expected a moment"),
         ({"workspace_id": "zz"}, "workspace_id: Invalid UUID"),
-        ({"external": {}}, "external.user: Invalid input: expected string, received undefined"),
-        ({"external": {"user": "u" * 257}}, "external.user: Too big: "),
         (
             {"external": {"user": "u", "api_key": "k" * 40}},
             "external.api_key: Invalid input: a",
@@ -88,32 +73,6 @@ def text_of(read: Any, body: dict[str, Any]) -> str:
     return refusal.value.text
 
 
-def test_two_fields_make_a_workspace() -> None:
-    read = read_new_workspace(NEW | {"foo": 1, "created_by": "user_x"})
-
-    assert read == NEW | {
-        "description": None,
-        "default_text_model": "",
-        "default_image_model": "",
-        "default_provider_sort": None,
-        "disabled_server_tools": None,
-        "io_logging_api_key_ids": None,
-        "io_logging_sampling_rate": 1,
-        "end_user_budget": None,
-        "tag_budgets": None,
-        "member_key_limits": None,
-        "is_data_discount_logging_enabled": False,
-        "is_observability_broadcast_enabled": False,
-        "is_observability_io_logging_enabled": False,
-        "rate_limits": None,
-        "hedge": False,
-        "rescue": False,
-        "response_cache": False,
-    }
-    # What operators set is no caller's.
-    assert set(read) == set(SETTINGS) - {"queue_weight"}
-
-
 TOOLS = ["router:bash", "router:shell"]
 
 
@@ -131,7 +90,6 @@ def test_changes_are_what_was_said_and_no_more() -> None:
         assert read_workspace_changes(said) == read
 
 
-BOOLEAN = "Invalid input: expected boolean"
 SORTS = 'expected one of "price"|"throughput"|"latency"|"exacto"'
 
 
@@ -140,23 +98,14 @@ SORTS = 'expected one of "price"|"throughput"|"latency"|"exacto"'
     [
         ("name", "", "Too small: expected string to have >=1 characters"),
         ("name", "n" * 101, "Too big: expected string to have <=100 characters"),
-        ("name", None, "Invalid input: expected string, received null"),
-        ("slug", "-bad", PATTERN),
         ("slug", "a--b", PATTERN),
-        ("slug", "Ab", PATTERN),
         ("slug", "a\n", PATTERN),
         ("slug", "a" * 51, "Too big: expected string to have <=50 characters"),
-        ("description", "d" * 501, "Too big: expected string to have <=500 characters"),
-        ("default_text_model", "nope/none", "nope/none is not a valid model ID"),
         ("default_text_model", "", " is not a valid model ID"),
         ("default_image_model", 3, "Invalid input: expected string, received number"),
         ("default_provider_sort", "luck", f"Invalid option: {SORTS}"),
-        ("disabled_server_tools", "x", "Invalid input: expected array, received string"),
-        ("hedge", "yes", "Invalid input: expected boolean, received string"),
         ("io_logging_sampling_rate", 0, "Too small: expected number to be >=0.0001"),
-        ("io_logging_sampling_rate", 1.1, "Too big: expected number to be <=1"),
         ("io_logging_sampling_rate", None, "Invalid input: expected number, received null"),
-        ("io_logging_sampling_rate", True, "Invalid input: expected number, received boolean"),
         (
             "is_observability_io_logging_enabled",
             1,
@@ -210,18 +159,6 @@ def test_all_that_is_wrong_is_told_in_order() -> None:
     assert "slug: Invalid input: expected string, received undefined" in refusal.value.text
 
 
-def test_members_are_named_by_one_to_a_hundred_ids() -> None:
-    for body, text in (
-        ({}, "user_ids: Invalid input: expected array, received undefined"),
-        ({"user_ids": []}, "user_ids: Too small: expected array to have >=1 items"),
-        ({"user_ids": ["u"] * 101}, "user_ids: Too big: expected array to have <=100 items"),
-        ({"user_ids": [1]}, "user_ids.0: Invalid input: expected string, received number"),
-        ({"user_ids": None}, "user_ids: Invalid input: expected array, received null"),
-    ):
-        assert text_of(WorkspaceUserIds.read, body) == text
-    assert WorkspaceUserIds.read({"user_ids": ["b", "a", "b"]}).user_ids == ["b", "a"]
-
-
 @given(st.text(max_size=60))
 def test_any_path_segment_asks_the_table_something_it_can_answer(reference: str) -> None:
     wanted = match_reference(reference)
@@ -233,15 +170,11 @@ def test_any_path_segment_asks_the_table_something_it_can_answer(reference: str)
 READERS: list[tuple[Callable[[Any], Any], dict[str, Any]]] = [
     (NewKey.read, {"name": "a"}),
     (read_key_changes, {"name": "a"}),
-    (KeyRotation.read, {}),
     (read_new_workspace, {"name": "a", "slug": "a"}),
     (read_workspace_changes, {"name": "a"}),
-    (WorkspaceUserIds.read, {"user_ids": ["a"]}),
     (read_new_guardrail, {"name": "a"}),
     (read_guardrail_changes, {"name": "a"}),
-    (GuardrailKeyHashes.read, {"key_hashes": ["a"]}),
     (read_new_credential, {"provider": "acme", "key": "a"}),
-    (ByokCredentialChanges.read_changes, {"name": "a"}),
     (read_budget, {"limit_usd": 1}),
 ]
 
@@ -274,15 +207,11 @@ def test_no_body_of_a_managed_resource_ignores_a_limit() -> None:
 
 HINTS: list[tuple[Any, str, str]] = [
     (NewKey.read, "max_budget", "use `limit`"),
-    (NewKey.read, "limit_usd", "use `limit`"),
     (NewKey.read, "budget_duration", "use `limit_reset`"),
     (NewKey.read, "expires_in", "use `expires_at`"),
-    (NewKey.read, "models", "use `allowed_models`"),
     (NewKey.read, "blocked_models", "a guardrail limits this for the keys and members"),
     (read_new_guardrail, "limit", "use `limit_usd`"),
-    (read_new_guardrail, "budget_duration", "use `reset_interval`"),
     (read_new_guardrail, "models", "use `allowed_models`"),
-    (read_new_guardrail, "blocked_models", "use `ignored_models`"),
     (read_new_credential, "models", "use `allowed_models`"),
     (read_new_workspace, "max_budget", "spending is limited by `limit` of a key"),
 ]

@@ -1,6 +1,5 @@
 """Whom guardrails govern: assigned and taken away through the API, and read with the key."""
 
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -8,21 +7,11 @@ import pytest
 
 from accounts.models import ApiKey, AuditRecord, GuardrailKey, Membership, User
 from accounts.services.keys import create_key
-from routing.catalogue.snapshot import catalogue
 from tests.accounts.brought import caller_of
 from tests.support.management import Manager, manager
 
-pytestmark = [pytest.mark.django_db, pytest.mark.both]
+pytestmark = [pytest.mark.django_db, pytest.mark.both, pytest.mark.usefixtures("loaded_catalogue")]
 KEYS, MEMBERS = "assignments/keys", "assignments/members"
-
-
-@pytest.fixture(autouse=True)
-def known(db: None) -> Iterator[None]:
-    """A catalogue that was read says which providers there are."""
-    catalogue.forget()
-    catalogue.current()
-    yield
-    catalogue.forget()
 
 
 def made(mine: Manager, **said: Any) -> str:

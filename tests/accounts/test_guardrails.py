@@ -2,7 +2,6 @@
 are told."""
 
 import uuid
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -15,30 +14,15 @@ from accounts.patterns import is_quick_to_compile
 from accounts.services import guardrails
 from accounts.views.schemas.guardrail import read_guardrail_changes
 from gateway.http.errors import SchemaInvalid
-from routing.catalogue.files import parse
-from routing.catalogue.load import load_catalogue
-from routing.catalogue.snapshot import catalogue
-from tests.support.catalogue import CONFORMANCE
 from tests.support.management import Manager, manager
 
-pytestmark = [pytest.mark.django_db, pytest.mark.both]
-
-
-@pytest.fixture(autouse=True)
-def known(db: None) -> Iterator[None]:
-    """The conformance catalogue says which models and providers there are."""
-    assert load_catalogue(parse(CONFORMANCE.read_text(encoding="utf-8")))["errors"] == []
-    catalogue.forget()
-    catalogue.current()
-    yield
-    catalogue.forget()
+pytestmark = [pytest.mark.django_db, pytest.mark.both, pytest.mark.usefixtures("loaded_catalogue")]
 
 
 def made(mine: Manager, **said: Any) -> Any:
     return mine.ok("POST", "/guardrails", {"name": "g"} | said, status=201)["data"]
 
 
-SOLO = ["acme/solo:nitro"]
 GROUPS = ("anthropic", "openai", "google", "xai", "other")
 # What nobody said.
 UNSAID = dict.fromkeys(
@@ -216,21 +200,6 @@ def test_the_default_guardrail_begins_with_its_first_change(mine: Manager) -> No
     assert mine.ok("PATCH", path, {"enforce_zdr": True})["data"]["allowed_providers"] is None
 
 
-def test_an_id_is_a_uuid(mine: Manager) -> None:
-    for wrong in ("nope", "default", "0", "%00"):
-        for method, path, body in (
-            ("GET", "", None),
-            ("PATCH", "", {"name": "x"}),
-            ("DELETE", "", None),
-            ("GET", "/assignments/keys", None),
-            ("POST", "/assignments/members", {"member_user_ids": ["x"]}),
-        ):
-            said = mine.refused(400, method, f"/guardrails/{wrong}{path}", body)
-            assert said == "id: Invalid UUID"
-    for strange in (made(manager("other"))["id"], uuid.uuid4()):
-        mine.refused(404, "PATCH", f"/guardrails/{strange}", {"description": "x"})
-
-
 def test_a_change_that_another_one_overtakes_is_told_to_the_caller(
     mine: Manager, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -262,29 +231,18 @@ def daily(limit: Any) -> dict[str, Any]:
 
 
 NOT_TO_HAVE: list[tuple[dict[str, Any], str]] = [
-    ({"name": ""}, "name"),
     ({"name": "n" * 201}, "name"),
-    ({"description": "d" * 1001}, "description"),
     *((daily(limit), "limit_usd") for limit in (0, "5", True, 1e-10, 1e10)),
     ({"limit_usd": 5}, "reset_interval"),
     ({"reset_interval": "daily"}, "limit_usd"),
-    ({"limit_usd": 5, "reset_interval": "yearly"}, "reset_interval"),
     ({"allowed_models": []}, "allowed_models"),
     ({"ignored_models": ["acme/none"]}, "ignored_models.0"),
-    ({"allowed_models": ["acme/solo", "x" * 201]}, "allowed_models.1"),
     ({"allowed_providers": []}, "allowed_providers"),
-    ({"allowed_providers": "alpha"}, "allowed_providers"),
     ({"ignored_providers": ["beta/turbo"]}, "ignored_providers.0"),
-    ({"enforce_zdr_xai": "yes"}, "enforce_zdr_xai"),
     ({"include_byok_in_budgets": None}, "include_byok_in_budgets"),
     (flag(pattern=""), "content_filters.0.pattern"),
     (flag(action=...), "content_filters.0.action"),
-    (flag(pattern=...), "content_filters.0.pattern"),
-    (flag(action="drop"), "content_filters.0.action"),
-    (flag(label="l" * 101), "content_filters.0.label"),
     (builtin(slug="secrets"), "content_filter_builtins.0.slug"),
-    (builtin(scan_scope="x"), "content_filter_builtins.0.scan_scope"),
-    ({"allowed_data_regions": []}, "allowed_data_regions"),
     ({"allowed_data_regions": ["mars"]}, "allowed_data_regions.0"),
 ]
 

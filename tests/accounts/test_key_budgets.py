@@ -102,16 +102,8 @@ def test_set_again_it_keeps_its_id_and_every_change_leaves_a_record(mine: Manage
 LIMIT = "limit_usd: Invalid input: expected"
 WRONG: list[tuple[Any, str]] = [
     ({}, f"{LIMIT} number, received undefined"),
-    ({"limit_usd": None}, f"{LIMIT} number, received null"),
-    ({"limit_usd": "5"}, f"{LIMIT} number, received string"),
-    ({"limit_usd": True}, f"{LIMIT} number, received boolean"),
     ({"limit_usd": 0}, "limit_usd: Too small: expected number to be >0"),
-    ({"limit_usd": -1}, "limit_usd: Too small: expected number to be >0"),
     ({"limit_usd": 1e-10}, f"{LIMIT} at most 9 decimal places"),
-    (
-        {"limit_usd": 1, "include_byok_in_budgets": "yes"},
-        "include_byok_in_budgets: Invalid",
-    ),
 ]
 
 
@@ -186,9 +178,6 @@ def test_the_counter_stands_with_its_limit_from_the_change_on(mine: Manager) -> 
     row.refresh_from_db()
     assert row.limit_nano is None
     assert Account.objects.get(pk=mine.account.pk).limits_version == 2
-
-
-USD = 1_000_000_000
 
 
 def told(mine: Manager, string: str) -> Any:

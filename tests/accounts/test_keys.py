@@ -190,23 +190,6 @@ def test_the_old_string_works_for_the_grace_period(office: Office, body: Any, gr
     assert office.status_of(made["key"]) == 401
 
 
-def test_an_odd_grace_is_refused_and_nothing_is_rotated(office: Office) -> None:
-    made = office.new()
-    path = at(made, "/rotate")
-
-    for grace, text in (
-        (-1, "Too small: expected number to be >=0"),
-        (604_801, "Too big: expected number to be <=604800"),
-        (1.5, "Invalid input: expected int, received number"),
-        ("60", "Invalid input: expected number, received string"),
-        (None, "Invalid input: expected number, received null"),
-        (True, "Invalid input: expected number, received boolean"),
-    ):
-        told = office.refused(400, "POST", path, {"grace_seconds": grace})
-        assert told == f"grace_seconds: {text}"
-    assert office.hashes() == [made["data"]["hash"]]
-
-
 def test_no_string_outlives_the_grace_of_the_last_rotation(office: Office) -> None:
     def statuses(*made: Any) -> list[int]:
         return [office.status_of(each["key"]) for each in made]

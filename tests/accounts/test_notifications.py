@@ -117,17 +117,6 @@ def test_slack_gets_text_whose_marks_are_escaped(mine: Manager, receiver: Receiv
     assert orjson.loads(body) == {"text": "*&lt;!channel&gt;*\na &amp; b"}
 
 
-def test_an_email_has_the_events_words(mine: Manager) -> None:
-    make_channel(mine, type="email", recipients=["lead@example.com"], kinds=["key.created"])
-    rotate(mine)
-
-    send_due(datetime.now(UTC))
-
-    (message,) = mail.outbox
-    assert message.to == ["lead@example.com"]
-    assert message.subject == '[Routing Gateway] API key "ci" was created'
-
-
 def test_a_line_break_in_a_name_keeps_no_email_back(mine: Manager) -> None:
     make_channel(mine, type="email", recipients=["lead@example.com"], kinds=["key.created"])
     mine.ok("POST", "/keys", {"name": "a\nBcc: b"}, status=201)
@@ -135,6 +124,7 @@ def test_a_line_break_in_a_name_keeps_no_email_back(mine: Manager) -> None:
     send_due(datetime.now(UTC))
 
     (message,) = mail.outbox
+    assert message.to == ["lead@example.com"]
     assert message.subject == '[Routing Gateway] API key "a Bcc: b" was created'
     assert Delivery.objects.get().state == "delivered"
 

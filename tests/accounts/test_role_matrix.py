@@ -21,8 +21,7 @@ from accounts.scopes import (
     check_scope,
 )
 from accounts.services.keys import create_key
-from accounts.services.organization import admit_member, change_role, open_account, open_workspace
-from accounts.services.records import SYSTEM
+from accounts.services.organization import admit_member, open_account, open_workspace
 from console.scope import _list_accounts
 from tests.console.people import make_team
 from tests.support.access_table import OF_ANY_KEY, TABLE, Row
@@ -75,21 +74,6 @@ def list_managed_rows() -> Iterator[tuple[str, Row]]:
             for row in rows:
                 if row.management not in (401, row.nobody) and row.path not in OF_ANY_KEY:
                     yield method, row
-
-
-def test_a_role_that_is_lowered_lowers_the_key() -> None:
-    account = open_account(name="acme")
-    person = admit_member(account=account, username="p", role=Membership.Role.ADMIN)
-    key, _ = create_key(account=account, name="k", workspace=None, creator=person)
-    before = read_caller(key.hash)
-    admit_member(account=account, username="other", role=Membership.Role.OWNER)
-    change_role(account_id=account.pk, user_id=person.public_id, role="org:member", by=SYSTEM)
-    after = read_caller(key.hash)
-
-    assert before
-    assert after
-    assert is_let_in(before, "GET", "/api/v1/keys")
-    assert not is_let_in(after, "GET", "/api/v1/keys")
 
 
 def test_a_key_for_some_workspaces_manages_these_and_no_others() -> None:

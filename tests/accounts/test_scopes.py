@@ -119,4 +119,5 @@ def test_the_command_makes_a_key_with_bounds(office: Office) -> None:
     call_command("create_management_key", **options, allowed_ip=["10.0.0.0/8"])
     key = ApiKey.objects.latest("pk")
     assert (key.scopes, key.allowed_ips) == (["read"], ["10.0.0.0/8"])
+    assert (key.is_management, key.workspace) == (True, None)
     assert key.expires_at is not None
