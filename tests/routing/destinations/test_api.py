@@ -147,10 +147,7 @@ def test_each_type_takes_what_it_needs(mine: Manager) -> None:
     ("changes", "text"),
     [
         ({"type": "opik"}, "Unsupported destination type"),
-        ({"type": "weather"}, "Unsupported destination type"),
         ({"type": ...}, "type: Invalid input: expected string, received undefined"),
-        ({"name": ...}, "name: Invalid input: expected string, received undefined"),
-        ({"config": ...}, "config: Invalid input: expected object, received undefined"),
         ({"config": {"secretKey": "s"}}, "config.publicKey: Invalid input: expected string"),
         (
             {"config": LANGFUSE["config"] | {"secretKey": "****6789"}},
@@ -176,12 +173,7 @@ def test_each_type_takes_what_it_needs(mine: Manager) -> None:
             {"config": LANGFUSE["config"] | {"headers": {"A": "b\r\nC: d"}}},
             "config.headers.A: Invalid input: expected visible ASCII characters",
         ),
-        ({"sampling_rate": 0}, "sampling_rate: Too small: expected number to be >=0.0001"),
-        ({"sampling_rate": 1.5}, "sampling_rate: Too big: expected number to be <=1"),
-        ({"api_key_hashes": []}, "api_key_hashes: Too small: expected array to have >=1 items"),
         ({"api_key_hashes": ["0" * 64]}, "api_key_hashes.0: Invalid input: no key of this account"),
-        ({"filter_rules": {"groups": []}}, "filter_rules.groups: Too small: expected array to"),
-        ({"privacy_mode": 1}, "privacy_mode: Invalid input: expected boolean, received number"),
     ],
 )
 def test_what_is_no_destination_is_refused(

@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 
 from accounts.models import Workspace
-from accounts.services.keys import create_key
 from accounts.services.organization import open_account
 from gateway.end_users import hash_user
 from routing.history import analytics
@@ -18,7 +17,6 @@ from tests.support.management import Manager
 from tests.support.operations import failed_request
 
 pytestmark = [pytest.mark.django_db, pytest.mark.both]
-HOUR = timedelta(hours=1)
 QUERY = "/analytics/query"
 NOON = datetime.now(UTC).replace(hour=12, minute=0, second=0, microsecond=0)
 
@@ -79,17 +77,6 @@ def test_the_meta_names_all_there_is(boss: Manager) -> None:
         **dict.fromkeys(("eq", "neq", "gt", "gte", "lt", "lte"), "scalar"),
         **dict.fromkeys(("in", "not_in"), "array"),
     }
-
-
-def test_all_metrics_at_once(boss: Manager, facts: list[Fact]) -> None:
-    (row,) = rows(boss, metrics=list(METRICS))
-    assert list(row) == list(METRICS)
-    assert row["request_count"] == 12
-    assert row["tokens_total"] == 12 * 15
-    assert row["credits_usage"] == row["total_usage"] == 0.066
-    assert (row["avg_latency"], row["p50_latency"], row["p99_latency"]) == (55, 50, 110)
-    assert row["p50_throughput"] == 10
-    assert row["cache_hit_rate"] == 0
 
 
 def test_without_a_generation_counts_are_zero_and_times_are_unknown(boss: Manager) -> None:
@@ -354,17 +341,3 @@ def test_activity_refusals(boss: Manager) -> None:
         assert boss.refused(400, "GET", f"/activity?{query}").startswith(text)
     for query in (f"workspace_id={theirs.pk}", "user_id=user_of_nobody"):
         assert boss.refused(404, "GET", f"/activity?{query}") == "Resource not found"
-
-
-@pytest.mark.parametrize(
-    ("method", "path"),
-    [
-        *[("GET", "/activity"), ("GET", "/analytics/meta")],
-        *[("POST", QUERY), ("POST", "/generation/feedback")],
-    ],
-)
-def test_each_takes_a_management_key(boss: Manager, mine: Office, method: str, path: str) -> None:
-    _, inference = create_key(account=mine.account, name="i", workspace=mine.workspaces[0])
-    status, said = boss.call(method, path, {}, key=inference)
-    told = said["error"]["message"]
-    assert (status, told) == (403, "Only management keys can perform this operation")

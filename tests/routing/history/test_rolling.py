@@ -2,11 +2,9 @@
 
 import re
 from datetime import UTC, datetime, timedelta
-from importlib import import_module
 from typing import Any
 
 import pytest
-from django.apps import apps
 from django.core.management import call_command
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
@@ -181,19 +179,6 @@ def test_percentiles_of_less_than_whole_days_or_of_more_columns(
         (row,) = asked(mine, start, start + DAY, **more)
     assert row["p99_latency"] == 90
     assert "routing_usagespread" not in captured.captured_queries[-1]["sql"]
-
-
-def test_days_from_before_there_were_spreads_get_theirs(mine: Office) -> None:
-    start = day_of(NOW) - 2 * DAY
-    save(mine, [Fact(f"gen-{n}", start + n * HOUR, key=0, latency=n) for n in range(30)])
-    roll_up(NOW)
-    before = tables()
-    UsageSpread.objects.all().delete()
-    import_module("routing.migrations.0014_spreads").have_days_summed_up_again(apps, None)
-    (row,) = asked(mine, start, start + 2 * DAY)
-    assert row["p99_latency"] == 29
-    roll_up(NOW)
-    assert tables() == before
 
 
 def test_days_that_an_older_version_rolled_up_get_their_briefs(mine: Office) -> None:

@@ -3,6 +3,7 @@ from typing import Any
 import pytest
 
 from gateway.http.errors import SchemaInvalid
+from routing.history.client_app import ClientApp, parse_app
 from routing.history.metrics import DIMENSIONS, METRICS
 from routing.history.schemas import read_analytics_body
 from tests.routing.history.records import NOW
@@ -33,14 +34,11 @@ VALUE = "filters.0.value: Invalid input: expected"
 @pytest.mark.parametrize(
     ("said", "text"),
     [
-        ({"metrics": []}, "metrics: Too small: expected array to have >=1 items"),
         ({"metrics": ["cost"]}, 'metrics.0: Invalid option: expected one of "request_count"|'),
         (
             {"dimensions": ["model", "app", "user"]},
             "dimensions: Too big: expected array to have <=2",
         ),
-        ({"granularity": "year"}, "granularity: Invalid option: expected one of"),
-        ({"time_range": {"start": NEW_YEAR}}, "time_range.end: Invalid input"),
         (span("2026-01-01", DAY_2), "time_range.start: Invalid ISO datetime"),
         (span(DAY_2, DAY_2), "time_range: Invalid input: expected start before end"),
         (span("2024-12-31T00:00:00Z", DAY_2), f"{TOO_LONG} <=365 days"),
@@ -48,8 +46,6 @@ VALUE = "filters.0.value: Invalid input: expected"
         ({**LONG, "dimensions": ["provider"]}, f"{TOO_LONG} <=31 days for provider"),
         ({**LONG, "filters": [filtered(field="origin")]}, f"{TOO_LONG} <=31 days for origin"),
         ({"filters": [filtered()] * 21}, "filters: Too big: expected array to have <=20 items"),
-        ({"filters": [filtered(field="cost")]}, "filters.0.field: Invalid option"),
-        ({"filters": [filtered(operator="like")]}, "filters.0.operator: Invalid option"),
         ({"filters": [filtered(operator="in")]}, f"{VALUE} array, received string"),
         ({"filters": [filtered(operator="in", value=[])]}, "filters.0.value: Too small: expected"),
         ({"filters": [filtered(value=["a"])]}, f"{VALUE} string, received array"),
@@ -61,10 +57,6 @@ VALUE = "filters.0.value: Invalid input: expected"
             {"order_by": {"field": "tokens_total"}},
             'order_by.field: Invalid option: expected one of "r',
         ),
-        ({"order_by": {"field": "request_count", "direction": "up"}}, "order_by.direction: "),
-        ({"limit": 0}, "limit: Too small: expected number to be >=1"),
-        ({"limit": 10_001}, "limit: Too big: expected number to be <=10000"),
-        ({"group_limit": 10_001}, "group_limit: Too big: expected number to be <=10000"),
         (
             {"classifier_filters": []},
             "classifier_filters: Invalid input: classifiers are not offered",
@@ -73,12 +65,6 @@ VALUE = "filters.0.value: Invalid input: expected"
 )
 def test_what_is_refused(said: dict[str, Any], text: str) -> None:
     assert message(**said).startswith(text)
-
-
-def test_metrics_are_required() -> None:
-    with pytest.raises(SchemaInvalid) as refused:
-        read_analytics_body({}, NOW)
-    assert refused.value.text == "metrics: Invalid input: expected array, received undefined"
 
 
 def test_what_is_left_out_has_its_usual_value() -> None:
@@ -97,3 +83,29 @@ def test_a_year_is_not_too_long_for_what_is_kept_that_long() -> None:
         *("model", "variant", "api_key_id", "user", "workspace", "app")
     }
     assert not {name for name in long_ones if "latency" in name or name.startswith("guardrail")}
+
+
+@pytest.mark.parametrize(
+    ("referer", "app"),
+    [
+        (None, ClientApp()),
+        ("", ClientApp()),
+        ("my app", ClientApp()),
+        ("ftp://files.example", ClientApp()),
+        ("http://[::1", ClientApp()),
+        ("https://a.example:99999/", ClientApp()),
+        ("https://A.example/", ClientApp("https://a.example", "https://a.example")),
+        (
+            "https://user:secret@a.example:8443/chat/?q=1#top",
+            ClientApp("https://a.example:8443/chat", "https://a.example:8443"),
+        ),
+        (
+            f"https://a.example/{'x' * 300}",
+            ClientApp(f"https://a.example/{'x' * 182}", "https://a.example"),
+        ),
+    ],
+)
+def test_an_app_is_its_address_without_query_and_credentials(
+    referer: str | None, app: ClientApp
+) -> None:
+    assert parse_app(referer) == app

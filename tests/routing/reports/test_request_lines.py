@@ -130,8 +130,6 @@ def test_a_refusal_says_why_and_nulls_the_rest() -> None:
             "2026-05-04 10:42:07,000 INFO routing.requests: 200 acme/small, repeated, 250 ms, "
             "key -, chat, gen-1\n",
         ),
-        (build_plain_terminal_line, REPEATED, "small  200 repeated  250 ms\n"),
-        (build_plain_terminal_line, REFUSED, "-  401 invalid_key  250 ms\n"),
         (
             build_terminal_line,
             FAILOVER,

@@ -104,20 +104,6 @@ def test_what_was_there_before_goes_on_and_comes_back(writer) -> None:
     assert Generation.objects.count() == 2
 
 
-def test_refusals_are_counted_on_from_where_they_were() -> None:
-    convert_back()
-    plain, now = indexes(REFUSALS), datetime.now(UTC)
-    first = failed_request(now)
-    convert()
-    second = failed_request(now)
-    convert_back()
-    third = failed_request(now)
-
-    assert [each.pk - first.pk for each in (first, second, third)] == [0, 1, 2]
-    assert indexes(REFUSALS) == plain
-    assert FailedRequest.objects.count() == 3
-
-
 def test_figures_and_refusals_stand_in_their_month_and_leave_with_it(settings: Any) -> None:
     mine, end = office(), list_partitions(TABLE)[-1].end
     create_partitions(end)
