@@ -46,8 +46,10 @@ def probe_all(driver: Driver) -> int:
 
 
 def _handle_health(intern: Intern, health: RuntimeHealth, driver: Driver) -> bool:
-    if health.was_fenced:
-        return park_intern(intern, "its machine could not be heard of", now=datetime.now(UTC))
+    if health.was_fenced or health.was_stopped:
+        machine, gateway = "its machine could not be heard of", "it was stopped with the gateway"
+        why = machine if health.was_fenced else gateway
+        return park_intern(intern, why, now=datetime.now(UTC))
     if health.exited:
         fail_running_intern(intern, health.detail or "the runtime is gone")
         return True

@@ -65,6 +65,10 @@ class BootFailed(Exception):
         super().__init__(f"{code}: {sentence}")
 
 
+class RuntimeStopped(Exception):
+    """Who stops the gateway has stopped what was being booted, too."""
+
+
 def provision(lease: InternLease, driver: Driver, *, by: str) -> bool:
     """Carry out what a message told of. Whether there was anything to do."""
     picked = pick_up(lease, by=by)
@@ -96,6 +100,9 @@ class _BootAttempt:
             rows = Intern.objects.filter(pk=self._intern.pk, boot_id=self._lease.operation_id)
             if not rows.filter(status__in=[Status.PROVISIONING, Status.RUNNING]).exists():
                 self._stop()
+        except RuntimeStopped:
+            # The reaper has it done again once the lease is over, here or in the next life.
+            log.warning("Provisioning intern %s: its runtime was told to end", self._intern.pk)
         except (DatabaseError, InterfaceError) as error:
             # Nothing can be written; the reaper has it done again once the lease is over.
             log.warning("Provisioning intern %s: database: %s", self._intern.pk, error)
@@ -103,7 +110,7 @@ class _BootAttempt:
     def _attempt(self) -> None:
         try:
             runtime = self._run_steps()
-        except (LeaseLost, DatabaseError, InterfaceError):
+        except (LeaseLost, RuntimeStopped, DatabaseError, InterfaceError):
             raise
         except BootFailed as failure:
             self._fail(str(failure))
@@ -217,6 +224,8 @@ class _BootAttempt:
             )
             if health.ok:
                 return
+            if health.was_stopped:
+                raise RuntimeStopped
             if health.exited or time.monotonic() >= deadline:
                 said = health.detail or "the runtime does not answer"
                 raise BootFailed("health_check_failed", said[:500])

@@ -49,7 +49,8 @@ def reconcile(driver: Driver, *, dry: bool = False) -> ReconcileReport:
     for intern in before:
         if (intern.pk, intern.boot_id) in there:
             continue
-        if driver.health(intern.pk, boot_id=intern.boot_id).was_fenced:
+        health = driver.health(intern.pk, boot_id=intern.boot_id)
+        if health.was_fenced or health.was_stopped:
             # The next probe has it booted again.
             continue
         if dry or fail_running_intern(intern, "the runtime is gone", by=_BY):

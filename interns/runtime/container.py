@@ -48,6 +48,7 @@ from interns.runtime.supervisor_handle import (
     start_supervisor,
     stop_supervisor,
     was_fenced,
+    was_stopped,
 )
 
 LABEL: Final = "routing-gateway.intern"
@@ -175,9 +176,15 @@ class ContainerDriver(AgentClient):
     ) -> RuntimeHealth:
         supervisor = find_supervisor(intern_id)
         if supervisor is None or (boot_id is not None and supervisor.boot_id != boot_id):
-            fenced = supervisor is None and was_fenced(intern_id)
+            is_gone = supervisor is None
             detail = "the runtime's keeper is gone"
-            return RuntimeHealth(ok=False, exited=True, detail=detail, was_fenced=fenced)
+            return RuntimeHealth(
+                ok=False,
+                exited=True,
+                detail=detail,
+                was_fenced=is_gone and was_fenced(intern_id),
+                was_stopped=is_gone and was_stopped(intern_id),
+            )
         try:
             container = self._find_container(intern_id)
         except _ENGINE_ERRORS as error:

@@ -127,15 +127,17 @@ class Runtime:
 @dataclass(frozen=True, slots=True)
 class RuntimeHealth:
     """What a probe found. `exited` is certain: there is no such runtime any more; `was_fenced` says
-    that it had to stop because this machine could not tell that it was alive; `is_unknown` that
-    nobody can tell, which says nothing against the runtime. `budget_ended` says that its last model
-    call was refused because its key's limit is used up."""
+    that it had to stop because this machine could not tell that it was alive; `was_stopped` that it
+    was told to end, as all are when the gateway stops; `is_unknown` that nobody can tell, which
+    says nothing against the runtime. `budget_ended` says that its last model call was refused
+    because its key's limit is used up."""
 
     ok: bool
     exited: bool = False
     detail: str = ""
     budget_ended: bool = False
     was_fenced: bool = False
+    was_stopped: bool = False
     is_unknown: bool = False
 
 

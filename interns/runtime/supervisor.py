@@ -129,6 +129,7 @@ class AgentSupervisor:
             "token": self._orders["agent"]["token"],
             "isolation": self._orders["agent"]["isolation"],
             "warning": self._orders.get("warning", ""),
+            "gateway": self._orders.get("supervisor"),
             "begun_at": time.time(),
         }
         _write(self._run / "runtime.json", facts)

@@ -234,6 +234,19 @@ def was_fenced(intern_id: UUID) -> bool:
     return False
 
 
+def was_stopped(intern_id: UUID) -> bool:
+    """Whether the last runtime was told to end, or was killed together with the gateway that it may
+    not outlive."""
+    folder = disk.intern_folder(intern_id)
+    with suppress(OSError, ValueError, KeyError):
+        return json.loads((folder / "end.json").read_bytes())["was_asked"] is True
+    # Who had no time to write that has left this.
+    with suppress(OSError, ValueError, KeyError, TypeError):
+        gateway = json.loads((folder / "run" / "runtime.json").read_bytes())["gateway"]
+        return not ProcessIdentity(gateway["pid"], gateway["began"]).is_alive()
+    return False
+
+
 def describe_end(intern_id: UUID) -> str:
     """How the last runtime ended, as far as it could still say."""
     try:

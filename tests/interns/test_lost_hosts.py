@@ -211,9 +211,10 @@ def test_what_waits_where_no_worker_is_left_goes_on_elsewhere(machines: Machines
     machines.farm.get(other["id"], status=404)
 
 
-def test_one_that_had_to_stop_where_it_is_boots_again_there(machines: Machines) -> None:
+@pytest.mark.parametrize("end", ["was_fenced", "was_stopped"])
+def test_one_that_had_to_stop_where_it_is_boots_again_there(machines: Machines, end: str) -> None:
     made = archived_and_running(machines, "a")
-    machines.script("a").sicken(made["id"], {"ok": False, "exited": True, "was_fenced": True})
+    machines.script("a").sicken(made["id"], {"ok": False, "exited": True, end: True})
     machines.script("a").lose(made["id"])
     assert reconcile(machines.on("a")).lost == []
     assert probe_all(machines.on("a")) == 1

@@ -270,7 +270,16 @@ def test_it_ends_with_its_supervisor(bench: Bench, monkeypatch: pytest.MonkeyPat
     supervisor.kill()
     supervisor.wait()
     assert until(lambda: not any(map(lives, everyone)))
-    assert bench.driver.health(plan.intern_id).exited
+    assert bench.driver.health(plan.intern_id).was_stopped
+    # Nor does one that was killed with the gateway count as one that failed.
+    monkeypatch.setenv("GATEWAY_SUPERVISOR_PID", str((again := sleeper()).pid))
+    plan, _ = bench.boot(plan.intern_id)
+    os.kill(keeper_of(bench, plan.intern_id), signal.SIGKILL)
+    assert until(lambda: bench.driver.health(plan.intern_id).exited)
+    assert not bench.driver.health(plan.intern_id).was_stopped
+    again.kill()
+    again.wait()
+    assert bench.driver.health(plan.intern_id).was_stopped
 
 
 def test_a_caller_who_leaves_ends_the_run(bench: Bench) -> None:
