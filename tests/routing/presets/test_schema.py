@@ -106,15 +106,6 @@ def test_fallbacks_are_models() -> None:
     assert paths("messages", fallbacks=fallbacks, models=["a/b"]) == ["fallbacks"]
 
 
-def test_an_effort_alone_is_reasoning() -> None:
-    assert kept("chat", reasoning_effort="low").config == {"reasoning": {"effort": "low"}}
-    both = kept("chat", reasoning_effort="low", reasoning={"effort": "low", "exclude": True})
-    assert both.config == {"reasoning": {"effort": "low", "exclude": True}}
-    assert paths("chat", reasoning_effort="low", reasoning={"effort": "high"}) == [
-        "reasoning_effort"
-    ]
-
-
 def test_functions_are_kept_as_tools() -> None:
     function, tool = {"name": "f"}, {"type": "function", "function": {"name": "g"}}
     said = kept("chat", tools=[tool], functions=[function], function_call=function).config
@@ -122,13 +113,6 @@ def test_functions_are_kept_as_tools() -> None:
     chosen = {"type": "function", "function": function}
     tools = {"tools": [tool, chosen], "tool_choice": chosen}
     assert said == {**tools, "parallel_tool_calls": False}
-
-
-def test_a_body_with_nothing_to_keep_is_fine() -> None:
-    for format in SAME_NAME:
-        assert kept(format) == kept(format, **DROPPED) == PresetContent({}, "")
-    for format in ("chat", "responses"):
-        assert kept(format, temperature=None, provider=None, cache_enabled=None).config == {}
 
 
 def test_whole_numbers_are_kept_whole() -> None:
@@ -200,3 +184,12 @@ def test_whatever_a_body_holds_is_kept_or_refused(format: str, data: st.DataObje
     assert set(content.config) <= {name for each in SAME_NAME.values() for name in each}
     if format == "chat":
         assert build_content(format, content.config, models_max=3).config == content.config
+
+
+def test_an_effort_alone_is_reasoning() -> None:
+    assert kept("chat", reasoning_effort="low").config == {"reasoning": {"effort": "low"}}
+    both = kept("chat", reasoning_effort="low", reasoning={"effort": "low", "exclude": True})
+    assert both.config == {"reasoning": {"effort": "low", "exclude": True}}
+    assert paths("chat", reasoning_effort="low", reasoning={"effort": "high"}) == [
+        "reasoning_effort"
+    ]

@@ -163,12 +163,12 @@ def test_a_failure_charges_nothing_and_records_what_the_provider_will_bill(desk,
 
 
 @pytest.mark.parametrize("wait", [True, False])
-def test_a_failure_is_told_though_the_ledger_is_silent_and_waits_for_it_where_it_may(
-    desk, wait: bool
-) -> None:
+def test_the_failure_of_a_stream_is_told_though_the_ledger_is_silent(desk, wait: bool) -> None:
     desk.ledger.wait.side_effect = Unavailable
     assert desk.fail(desk.attempt, None, wait=wait).status == 404
     assert ("wait" in desk.steps) is wait
+    report = desk.take_report()
+    assert (report.status, report.error.text) == (404, "gone")
 
 
 NOTHING = Usage(0, 0)
@@ -195,20 +195,11 @@ def test_who_is_told_an_error_in_place_of_a_booked_answer_is_reported_with_it(
     assert desk.call.is_reported
 
 
-def test_a_failure_is_reported_as_what_its_caller_is_told(desk) -> None:
-    """A silent ledger is what the caller of a whole answer is told of; one of a stream has been
-    told."""
+def test_who_waits_for_a_whole_answer_is_told_that_the_ledger_is_silent(desk) -> None:
     desk.ledger.wait.side_effect = Unavailable
     with pytest.raises(Unavailable), FailureRecorder(desk.call, desk.attempts):
         raise NotFound("gone")
     assert (desk.order.record["status"], desk.take_report().status) == (404, 503)
-
-
-def test_the_failure_of_a_stream_is_reported_whatever_the_ledger_says(desk) -> None:
-    desk.ledger.wait.side_effect = Unavailable
-    desk.fail(desk.attempt, None)
-    report = desk.take_report()
-    assert (report.status, report.error.text) == (404, "gone")
 
 
 def test_a_failure_is_reported_with_the_reason_that_its_caller_read(desk) -> None:

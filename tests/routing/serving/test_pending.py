@@ -7,12 +7,11 @@ import gevent
 import pytest
 from gevent.event import Event as GreenEvent
 
-from gateway.outbound.errors import Disconnected
 from gateway.outbound.reply import Reply
 from routing.formats.chat.format import KEEP_ALIVE
 from routing.serving.answer import stream_waits
 from routing.serving.answer.stream import AnswerStream
-from routing.serving.answer.stream_setup import PendingReply, build_relay
+from routing.serving.answer.stream_setup import build_relay
 from routing.serving.request import process
 from tests.routing.selection.entries import endpoint
 from tests.routing.serving.calls import attempt_at, call_to
@@ -148,22 +147,3 @@ def test_a_worker_that_stops_while_a_guard_looks_for_who_has_left_charges_what_w
     leaving.kill()
     assert leaving.exception is None
     assert booked == ["look ended", "cancelled"]
-
-
-def test_an_error_of_the_work_is_raised_where_it_is_asked_for() -> None:
-    def work() -> Reply:
-        raise Disconnected("gone", phase="head")
-
-    pending = PendingReply(work)
-
-    assert pending.wait(60)
-    assert pending.late_reply() is None
-    with pytest.raises(Disconnected):
-        pending.result()
-
-
-def test_a_reply_is_there_once_the_work_has_ended(reply) -> None:
-    pending = PendingReply(lambda: reply)
-    assert pending.wait(None)
-    assert (pending.result(), pending.late_reply()) == (reply, reply)
-    assert not reply.closed.is_set()

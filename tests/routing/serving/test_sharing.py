@@ -199,7 +199,7 @@ E1, E2 = 1, 2
 OUTAGE = HealthEvent("outage", E1, at=100)
 
 
-class Told:
+class Listener:
     """A process and what it is told of others, two seconds after it was."""
 
     def __init__(self) -> None:
@@ -214,44 +214,44 @@ class Told:
 
 
 @pytest.fixture
-def told() -> Told:
-    return Told()
+def listener() -> Listener:
+    return Listener()
 
 
-def test_an_outage_elsewhere_is_one_here(told) -> None:
-    told.hear(OUTAGE)
-    assert [told.unstable(now) for now in (102, 129.9, 130)] == [True, True, False]
-    assert told.health.snapshot(130).half_open == {E1}
+def test_an_outage_elsewhere_is_one_here(listener) -> None:
+    listener.hear(OUTAGE)
+    assert [listener.unstable(now) for now in (102, 129.9, 130)] == [True, True, False]
+    assert listener.health.snapshot(130).half_open == {E1}
 
 
 @pytest.mark.parametrize(("well_at", "ends_it"), [(101, True), (99, False)])
-def test_a_later_recovery_elsewhere_ends_it(told, well_at: float, ends_it: bool) -> None:
-    told.hear(OUTAGE, HealthEvent("well", E1, at=well_at), now=104)
-    assert told.unstable(104) is not ends_it
-    assert bool(told.health.snapshot(200).half_open) is not ends_it
+def test_a_later_recovery_elsewhere_ends_it(listener, well_at: float, ends_it: bool) -> None:
+    listener.hear(OUTAGE, HealthEvent("well", E1, at=well_at), now=104)
+    assert listener.unstable(104) is not ends_it
+    assert bool(listener.health.snapshot(200).half_open) is not ends_it
 
 
-def test_who_was_answered_since_tells_so(told) -> None:
-    told.marks.record_recovery(E1, at=101)
-    assert told.marks.take() == []
-    told.hear(OUTAGE)
-    assert not told.unstable(102)
-    assert told.marks.take() == [HealthEvent("well", E1, at=101)]
+def test_who_was_answered_since_tells_so(listener) -> None:
+    listener.marks.record_recovery(E1, at=101)
+    assert listener.marks.take() == []
+    listener.hear(OUTAGE)
+    assert not listener.unstable(102)
+    assert listener.marks.take() == [HealthEvent("well", E1, at=101)]
 
 
-def test_an_older_outage_does_not_shorten_a_newer_one(told) -> None:
-    told.health.record_failure(E1, 100)
-    told.marks.record_outage(E1, 100)
-    told.hear(HealthEvent("outage", E1, at=95))
-    assert told.unstable(129)
+def test_an_older_outage_does_not_shorten_a_newer_one(listener) -> None:
+    listener.health.record_failure(E1, 100)
+    listener.marks.record_outage(E1, 100)
+    listener.hear(HealthEvent("outage", E1, at=95))
+    assert listener.unstable(129)
 
 
-def test_a_parking_lasts_what_is_left_of_it(told) -> None:
-    told.hear(
+def test_a_parking_lasts_what_is_left_of_it(listener) -> None:
+    listener.hear(
         HealthEvent("parked", E1, at=100, until=107), HealthEvent("parked", E2, at=90, until=100)
     )
-    assert told.health.snapshot(106.9).parked == {E1}
-    assert told.health.snapshot(107).parked == frozenset()
+    assert listener.health.snapshot(106.9).parked == {E1}
+    assert listener.health.snapshot(107).parked == frozenset()
 
 
 def test_the_latest_of_each_kind_is_told_once_and_in_order() -> None:

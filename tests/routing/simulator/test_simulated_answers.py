@@ -14,7 +14,6 @@ SCHEMA = {
     "required": ["city", "days"],
 }
 WEATHER = {"type": "function", "function": {"name": "weather", "parameters": SCHEMA}}
-CLOCK = {"type": "function", "function": {"name": "datetime", "parameters": {"type": "object"}}}
 USAGE: Any = {"stream_options": {"include_usage": True}}
 
 
@@ -107,19 +106,6 @@ def test_a_streamed_tool_call_names_itself_once_and_comes_in_fragments(chat):
     assert json.loads(joined) == {"city": "simulated", "days": 3}
 
 
-def test_a_model_with_a_clock_calls_it_and_says_what_that_said(chat):
-    asked = say("What time is it?")
-    called = choice_of(chat, "clock", messages=asked, tools=[CLOCK])["message"]
-    (call,) = called["tool_calls"]
-    assert call["function"]["name"] == "datetime"
-    told = {"role": "tool", "tool_call_id": call["id"], "content": "noon"}
-    said = choice_of(chat, "clock", messages=[*asked, called, told], tools=[CLOCK])["message"]
-    assert said["content"] == "Simulated answer by the clock: noon"
-    for model, tools in (("clock", None), ("small", [CLOCK])):
-        plain = choice_of(chat, model, messages=asked, tools=tools)["message"]["content"]
-        assert plain == "Simulated answer to: What time is it?"
-
-
 def shaped(chat: Asked, **schema: Any) -> Any:
     wanted = {"type": "json_schema", "json_schema": {"name": "n", "schema": schema}}
     return json.loads(choice_of(chat, response_format=wanted)["message"]["content"])
@@ -140,18 +126,6 @@ def test_a_schema_is_answered_with_a_fitting_document(chat):
     assert shaped(chat, type="object", properties={"next": {"$ref": "#"}}, required=["next"])
     answer = choice_of(chat, response_format={"type": "json_object"})["message"]["content"]
     assert "Simulated" in json.loads(answer)["answer"]
-
-
-def test_a_reasoning_model_thinks_first_and_reports_it_unless_told_not_to(chat):
-    events = chunks(chat, "sim/reasoner", **USAGE)
-    said = deltas(events)[1:-1]
-    thoughts = [n for n, delta in enumerate(said) if "reasoning_content" in delta]
-    assert thoughts == list(range(len(thoughts)))
-    usage = events[-1]["usage"]
-    assert usage["completion_tokens_details"]["reasoning_tokens"] == len(thoughts) > 0
-    assert usage["completion_tokens"] == len(said)
-    plain = choice_of(chat, "sim/reasoner", reasoning_effort="none")["message"]
-    assert "reasoning_content" not in plain
 
 
 def test_the_same_seed_gives_the_same_answers():

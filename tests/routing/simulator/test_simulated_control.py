@@ -5,8 +5,6 @@ from time import monotonic
 
 import pytest
 
-from routing.simulator import log
-from routing.simulator.connection import Lifeline, SimulatedRequest
 from tests.routing.simulator.conftest import Asked
 
 
@@ -28,14 +26,6 @@ def test_the_log_shows_what_came_and_hides_the_key(upstream, wire):
     assert "sk-secret" not in json.dumps(upstream.requests())
     assert abs(entry["received_at"] - before) < 10
     assert entry["received_at"] <= entry["first_byte_at"] <= entry["ended_at"]
-
-
-def test_waiting_for_a_request_that_never_comes_ends_with_the_time(upstream):
-    answer = upstream.control("GET", "/_log?wait=closed&n=1000000&timeout=0.01")
-    assert answer == {"requests": [], "timed_out": True}
-    # Requests of control are not logged.
-    assert upstream.control("GET", "/_health") == {"status": "ok"}
-    assert upstream.requests() == []
 
 
 def test_each_request_takes_one_step_and_then_all_is_normal(upstream, chat):
@@ -64,14 +54,6 @@ def test_each_request_takes_one_step_and_then_all_is_normal(upstream, chat):
     assert call["function"] == {"name": "f", "arguments": '{"x": 1}'}
     assert choice["finish_reason"] == "tool_calls"
     assert b"Simulated answer" in chat()[2]
-
-
-def test_a_repeating_script_keeps_its_last_step(upstream, chat):
-    upstream.script("sturdy", {"fault": "500"}, {"fault": "429"}, repeat=True)
-    assert [chat(persona="sturdy")[0] for _ in range(4)] == [500, 429, 429, 429]
-    assert chat(persona="other")[0] == 200
-    upstream.control("DELETE", "/_script/sturdy")
-    assert chat(persona="sturdy")[0] == 200
 
 
 def test_scripted_events_go_out_as_written(upstream, chat):
@@ -127,19 +109,3 @@ def test_concurrent_requests_share_a_script_step_by_step(upstream):
 def test_a_script_that_cannot_be_played_is_refused(upstream, script):
     with pytest.raises(ValueError, match=r"\w"):
         upstream.control("PUT", "/_script/acted", script)
-
-
-def test_the_log_keeps_the_newest_requests_and_the_newest_bodies(monkeypatch):
-    monkeypatch.setattr(log, "ENTRIES_MAX", 3)
-    monkeypatch.setattr(log, "BODY_BYTES_KEPT_MAX", 5)
-    kept = log.RequestLog()
-    for _ in range(5):
-        kept.add(
-            "default",
-            SimulatedRequest("POST", "/", "", {}, keep_alive=True, body=b"10"),
-            Lifeline(),
-        )
-    shown = [entry.serialize() for entry in kept.since(0)]
-    assert [entry["n"] for entry in shown] == [3, 4, 5]
-    assert [entry["body"] for entry in shown] == [None, 10, 10]
-    assert [entry["body_raw_bytes"] for entry in shown] == [2, 2, 2]

@@ -86,13 +86,6 @@ def test_without_a_verdict_an_option_is_as_likely_wherever_it_stands(judge):
     assert {"0", "1"} <= label_of(judge, levels).keys()
 
 
-def test_one_question_alone_can_fail(upstream, decide, judge):
-    upstream.verdicts("default", {"when": "angry", "fault": "503"})
-    assert decide(questions={"q": LEVELS})[0] == 503
-    assert decide(questions={"q": TEAM})[0] == 200
-    assert label_of(judge, CHOICE)
-
-
 @pytest.mark.parametrize(
     ("body", "place"),
     [
@@ -109,17 +102,3 @@ def test_what_breaks_the_form_is_422_and_names_its_place(decide, body, place):
     status, _, data = decide(**body)
     [detail] = json.loads(data)["detail"]
     assert (status, detail["loc"]) == (422, ["body", *place])
-
-
-@pytest.mark.parametrize(
-    "given",
-    [
-        *[{"when": 1}, {"weights": {"a": -1}}, {"weights": [1]}, {"fault": "unknown"}, []],
-        *[{"tokens": tokens} for tokens in ([], [["a"]], [[1, 2]])],
-    ],
-)
-def test_a_verdict_that_makes_no_sense_is_refused(upstream, given):
-    with pytest.raises(ValueError, match=r"a verdict|weights|tokens|fault"):
-        upstream.verdicts("default", given)
-    with pytest.raises(ValueError, match="verdicts"):
-        upstream.control("PUT", "/_verdicts/default", {})

@@ -51,21 +51,6 @@ def test_a_status_is_an_error_of_the_format(ask, format, name):
         assert headers.get("retry-after") == ("7" if name == "429" else None)
 
 
-def test_reset_resets_without_a_byte_or_after_the_head(upstream):
-    for name, stream in (("reset", False), ("reset-after-headers", True)):
-        with upstream.wire() as wire:
-            wire.send(upstream.chat_bytes(f"sim/{name}", stream=stream))
-            if stream:
-                assert wire.head()[0] == 200
-            with pytest.raises(ConnectionResetError):
-                wire.to_end()
-
-
-def test_close_closes_without_a_byte(upstream, wire):
-    wire.send(upstream.chat_bytes("sim/close"))
-    assert wire.to_end() == b""
-
-
 @pytest.mark.parametrize(("name", "words"), [("die-after-first", 1), ("die-mid-stream", 2)])
 def test_a_dying_stream_says_that_many_words(upstream, wire, format, name, words):
     wire.send(upstream.request_bytes(format, f"sim/{name}", stream=True))
@@ -96,13 +81,6 @@ def test_an_answer_goes_well_and_its_connection_ends(upstream, wire, name, strea
     assert upstream.requests()[0]["outcome"] == "answered"
 
 
-def test_die_on_reuse_leaves_when_the_next_request_comes(upstream, wire, chat):
-    assert chat("sim/die-on-reuse")[0] == 200
-    wire.send(upstream.chat_bytes("sim/small"))
-    assert wire.to_end() == b""
-    assert [entry["outcome"] for entry in upstream.requests()] == ["answered", "cut"]
-
-
 @BOTH
 def test_bodies_are_complete_as_http_and_of_another_kind(ask, stream):
     status, headers, body = ask("sim/html", stream=stream)
@@ -116,17 +94,6 @@ def test_bodies_are_complete_as_http_and_of_another_kind(ask, stream):
     _, headers, body = ask("sim/gzip", stream=stream)
     assert headers["content-encoding"] == "gzip"
     assert b"Simulated" in zlib.decompress(body, GZIP)
-
-
-@BOTH
-def test_the_answering_part_can_be_missing(ask, format, stream):
-    names = {"chat/completions": "choices", "messages": "content", "responses": "output"}
-    if not stream:
-        assert not ask.document("sim/empty-choices")[names[format]]
-        return
-    events = ask.events("sim/empty-choices")
-    assert events[-1][0] == TERMINATORS[format]
-    assert not any("delta" in value or value.get("choices") for _, value in events if value)
 
 
 def streamed(chat: Asked, name: str) -> bytes:
@@ -156,45 +123,12 @@ def test_an_odd_shape_carries_a_whole_answer(chat, name, mark, undo):
     assert said[-1] == ("[DONE]", None)
 
 
-def test_a_stream_without_its_end_lacks_the_terminator_only(ask, format):
-    whole, cut = ask.events(), ask.events("sim/sse-no-done")
-    assert [name for name, _ in whole[:-1]] == [name for name, _ in cut]
-    assert whole[-1][0] == TERMINATORS[format]
-
-
-def test_an_error_comes_inside_before_or_after_words(ask):
-    [(_, alone)] = ask.events("sim/sse-error-inside")
-    *said, (_, last) = ask.events("sim/sse-error-mid")
-    assert text(said) == "Simulated answer"
-    for told in (alone, last, ask.document("sim/sse-error-inside")):
-        error = told.get("error") or told
-        assert error["message"].startswith("Simulated failure")
-
-
 def test_multi_byte_characters_are_split_over_chunks(upstream, wire):
     wire.send(upstream.chat_bytes("sim/sse-split-utf8", stream=True))
     wire.head()
     chunks = list(wire.chunks())
     assert "\u65e5\u672c" in text(named_events(b"".join(chunks)))
     assert all(len(chunk) == 1 for chunk in chunks if not chunk.isascii())
-
-
-@BOTH
-def test_usage_is_claimed_in_the_formats_words(ask, format, stream):
-    given, made = ("prompt", "completion") if "chat" in format else ("input", "output")
-    options = {"stream_options": {"include_usage": True}} if "chat" in format else {}
-
-    def usage(name: str) -> Any:
-        if not stream:
-            return ask.document(f"sim/{name}").get("usage")
-        values = [value for _, value in ask.events(f"sim/{name}", **options) if value]
-        told = [v.get("usage") or v.get("response", {}).get("usage") for v in values]
-        return next((one for one in reversed(told) if one), None)
-
-    assert usage("missing-usage") is None
-    assert usage("usage-negative")[f"{made}_tokens"] == -7
-    assert usage("usage-absurd")[f"{given}_tokens"] == 10**12
-    assert isinstance(usage("usage-string")[f"{given}_tokens"], str)
 
 
 # Stalls. The server holds on until the client leaves, and says so in its log.

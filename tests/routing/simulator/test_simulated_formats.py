@@ -144,21 +144,6 @@ def test_encrypted_thoughts_come_back_or_are_refused(responses):
         assert told in responses.refused(400, input=changed, **body)
 
 
-def test_images_count_and_marks_write_and_read_the_cache(messages):
-    image = {"type": "image", "source": {"type": "url", "url": "https://example.com/a.png"}}
-    marked = user(text("a" * 400, **MARK), image, text("b" * 40))
-    first, second = (messages.document(messages=[marked])["usage"] for _ in range(2))
-    assert first["cache_creation_input_tokens"] == second["cache_read_input_tokens"] == 100
-    assert first["cache_read_input_tokens"] == second["cache_creation_input_tokens"] == 0
-    assert first["input_tokens"] == second["input_tokens"] == 85 + 10
-
-
-def test_the_credential_is_judged_before_the_version_and_that_before_the_body(messages, responses):
-    assert "x-api-key" in messages.refused(401, headers={}, foo=1)
-    assert "anthropic-version" in messages.refused(400, headers={"x-api-key": "sk"}, foo=1)
-    assert "API key" in responses.refused(401, headers={})
-
-
 MARK: dict[str, Any] = {"cache_control": {"type": "ephemeral"}}
 HELLO = user(text())
 USE = {"type": "tool_use", "id": "toolu_1", "name": "weather", "input": {}}
