@@ -284,7 +284,8 @@ class TokenCountViewSet(MessagesViewSet):
         self.body = read_object(request, bytes_max=settings.ROUTER_MAX_BODY_BYTES)
         slot = slots.take()
         try:
-            progress = admit(request, caller, self.body, format=self.caller_format)
+            # It proves nothing of an endpoint, so that it may take nobody's probe.
+            progress = admit(request, caller, self.body, format=self.caller_format, is_dry_run=True)
             return json_response({"input_tokens": count_input_tokens(progress)})
         finally:
             slot.release()

@@ -14,7 +14,6 @@ from routing.serving.attempts.upstream_call import build_upstream_request
 from routing.serving.request import process
 from routing.serving.request.context import RequestProgress
 from routing.statistics.parked_credentials import parked_credentials
-from routing.statistics.peer_sync import release_probe
 from routing.upstreams.wires import get_wire
 
 TOTAL_S: Final = 10.0
@@ -24,8 +23,6 @@ _LIMITS: Final = Limits(connect_s=3, first_byte_s=TOTAL_S, idle_s=TOTAL_S, body_
 def count_input_tokens(progress: RequestProgress) -> int:
     """The prompt's tokens at the endpoint that would be tried first. Raises `GatewayError` where no
     endpoint can serve the request."""
-    if progress.context.plan.probe is not None:
-        release_probe(progress.context.plan.probe)
     if progress.context.refusal is not None:
         raise progress.context.refusal()
     counted = _ask_upstream(progress, progress.context.plan.candidates[0])

@@ -8,7 +8,7 @@ import pytest
 from gateway.http.errors import Unavailable
 from routing.planning import pipeline
 from routing.views import inference
-from routing.views.inference import ChatViewSet
+from routing.views.inference import ChatViewSet, TokenCountViewSet
 
 
 @pytest.mark.parametrize(
@@ -44,6 +44,17 @@ def test_only_what_may_be_cached_is_planned_before(
     assert [each.get("is_dry_run", False) for each in plans] == [False, *[True] * is_planned]
     # Whether content is logged depends on the generation's id, and so does whose answer is had.
     assert len({each["chosen_id"] for each in plans} - {None}) == 1
+
+
+def test_a_count_is_only_planned(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(inference, "admit", admit := Mock())
+    monkeypatch.setattr(inference, "count_input_tokens", lambda _: 7)
+    monkeypatch.setattr(inference, "read_object", Mock())
+    monkeypatch.setattr(TokenCountViewSet, "authenticate_caller", Mock())
+
+    assert TokenCountViewSet().create(Mock()).content == b'{"input_tokens":7}'
+
+    assert admit.call_args.kwargs["is_dry_run"] is True
 
 
 @pytest.mark.parametrize("is_dry_run", [False, True])
