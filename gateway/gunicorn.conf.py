@@ -33,7 +33,10 @@ wsgi_app = "gateway.wsgi:application"
 worker_class = "gateway.server.worker.GatewayWorker"
 workers = settings.WEB_CONCURRENCY
 worker_connections = 4 * settings.ROUTER_MAX_CONCURRENCY
-bind = os.environ.get("GATEWAY_BIND", f"{settings.HOST}:{settings.PORT}").split(",")
+ports = [settings.PORT, *([settings.INTERN_PORT] if settings.INTERN_PORT else [])]
+bind = [f"{settings.HOST}:{port}" for port in ports]
+if "GATEWAY_BIND" in os.environ:
+    bind = os.environ["GATEWAY_BIND"].split(",")
 keepalive = 75
 timeout = 120
 graceful_timeout = 8

@@ -20,7 +20,7 @@ class InternsConfig(AppConfig):
         )
         from gateway.doctor.findings import register
         from gateway.metrics.scrape import register_source
-        from gateway.server.front import answer_hosts_by
+        from gateway.server.front import answer_hosts_by, limit_port
         from interns.models import Intern
         from routing.history.erasure import register_eraser
 
@@ -29,6 +29,10 @@ class InternsConfig(AppConfig):
         register_belongings("vaults", WorkspaceBelongings(_list_vaults, _delete_vaults))
         register_hindrance("interns", Intern.objects.all)
         answer_hosts_by(f".{settings.INTERN_DOMAIN}", _answer_host)
+        if settings.INTERN_PORT:
+            from interns.runtime.supervisor_handle import list_agent_calls
+
+            limit_port(settings.INTERN_PORT, list_agent_calls("/api/v1", "[0-9a-f-]{36}"))
         register_source("interns", _read_interns)
         register_eraser("sessions", _erase_sessions)
         register("sandbox", "interns.runtime.sandbox.examine_sandbox")

@@ -104,6 +104,14 @@ INTERN_GATEWAY_URL = setting(
     "where interns reach this gateway, as `http://host:port/api/v1`; by default this host and port",
     env.base_url,
 )
+INTERN_PORT = setting(
+    "INTERN_PORT",
+    "a second port of web, which answers what agents of interns ask for and nothing else, for "
+    "`INTERN_GATEWAY_URL` to name; 0 is none, and `GATEWAY_BIND` names its own",
+    env.integer,
+    0,
+    maximum=65535,
+)
 INTERN_PUBLISH_SECONDS = setting(
     "INTERN_PUBLISH_SECONDS",
     "how long the queue is waited for before a request is 502",

@@ -8,7 +8,7 @@ pages, and a `LeanViewSet` answers every failure itself.
 import re
 from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote_to_bytes, urlsplit
 
 from django import db
@@ -21,7 +21,9 @@ from django.urls import URLPattern, URLResolver, get_resolver
 from django.urls.resolvers import RoutePattern
 
 from gateway.http import cors
+from gateway.http.errors import NotFound
 from gateway.http.request_id import HEADER, begin_request, end_request
+from gateway.http.responses import error_response
 from gateway.http.vendor_names import map_header_names, replace_vendor_headers
 from gateway.live_settings import settings
 
@@ -35,6 +37,18 @@ View = Callable[..., HttpResponseBase]
 # A part of a host's name, in lower case, and who answers for all that have it. No name has a line
 # break: until somebody is named, nobody is asked.
 _hosts: list[tuple[str, View]] = [("\n", lambda request: HttpResponseBase())]
+
+
+# Ports that are not for everybody, and what may be asked there: methods with patterns of paths.
+_limited_ports: dict[str, list[tuple[str, re.Pattern[str]]]] = {}
+_FORWARDING: Final = ("HTTP_X_FORWARDED_FOR", "HTTP_X_FORWARDED_PROTO")
+
+
+def limit_port(port: int, calls: Iterable[tuple[str, str]]) -> None:
+    """Have only these calls answered on a port of web, by handlers that are made afterwards:
+    methods, each with a pattern for the path. No host name and no forwarding header counts there.
+    """
+    _limited_ports[str(port)] = [(method, re.compile(pattern)) for method, pattern in calls]
 
 
 def answer_hosts_by(part: str, view: View) -> None:
@@ -82,6 +96,7 @@ class FrontDoor(WSGIHandler):
         # There is one URL map, and pages set it before each request.
         signals.request_finished.disconnect(reset_urlconf)
         self._host_part, self._host_view = _hosts[0]
+        self._limited_ports = dict(_limited_ports)
         self._own_header_names = map_header_names(settings.VENDOR_ALIASES)
 
     def __call__(
@@ -99,8 +114,18 @@ class FrontDoor(WSGIHandler):
         if not environ.keys().isdisjoint(self._own_header_names):
             replace_vendor_headers(environ, self._own_header_names)
         # Looked at in every request: a search in a short text takes 0.1 us.
-        if self._host_part in environ.get("HTTP_HOST", "").lower():
-            view: View | None = self._host_view
+        view: View | None
+        if (calls := self._limited_ports.get(environ["SERVER_PORT"])) is not None:
+            for name in _FORWARDING:
+                environ.pop(name, None)
+            path = environ["PATH_INFO"]
+            is_known = any(
+                method == environ["REQUEST_METHOD"] and pattern.fullmatch(path)
+                for method, pattern in calls
+            )
+            view = self._straight.get(path) if is_known else _refuse
+        elif self._host_part in environ.get("HTTP_HOST", "").lower():
+            view = self._host_view
         else:
             view = self._straight.get(environ["PATH_INFO"])
         if view is None:
@@ -128,6 +153,10 @@ class FrontDoor(WSGIHandler):
     @cached_property
     def _straight(self) -> dict[str, View]:
         return dict(_plain_paths("/", get_resolver().url_patterns))
+
+
+def _refuse(request: HttpRequest) -> HttpResponseBase:
+    return error_response(NotFound())
 
 
 def _end_request_with(response: HttpResponseBase) -> None:

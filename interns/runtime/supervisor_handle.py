@@ -163,16 +163,20 @@ def start_supervisor(plan: BootPlan, orders: JsonObject) -> SupervisorHandle:
     return found
 
 
-def build_orders(plan: BootPlan, agent: JsonObject) -> JsonObject:
-    """The supervisor's orders. `agent` are the fields of the agent's config that a driver sets."""
-    url = urlsplit(plan.gateway_url)
-    api_path, intern_id = url.path.rstrip("/"), str(plan.intern_id)
-    # Methods, each with a pattern for the path.
-    allowed = [
+def list_agent_calls(api_path: str, intern_id: str) -> list[tuple[str, str]]:
+    """What an agent may ask of the gateway: methods, each with a pattern for the path. `intern_id`
+    is a pattern too."""
+    return [
         ("POST", rf"{api_path}/chat/completions"),
         ("POST", rf"{api_path}/interns/{intern_id}/fetch"),
         ("GET", rf"{api_path}/vault/interns/{intern_id}/effective-secrets(\?[a-z0-9=&]*)?"),
     ]
+
+
+def build_orders(plan: BootPlan, agent: JsonObject) -> JsonObject:
+    """The supervisor's orders. `agent` are the fields of the agent's config that a driver sets."""
+    url = urlsplit(plan.gateway_url)
+    api_path, intern_id = url.path.rstrip("/"), str(plan.intern_id)
     return {
         "folder": str(disk.intern_folder(plan.intern_id)),
         "intern_id": intern_id,
@@ -193,7 +197,7 @@ def build_orders(plan: BootPlan, agent: JsonObject) -> JsonObject:
         },
         "gateway_url": f"{url.scheme}://{url.netloc}",
         "api_key": plan.api_key,
-        "allowed": allowed,
+        "allowed": list_agent_calls(api_path, intern_id),
         "supervisor": _identify_gateway(),
         "host_lease": str(settings.GATEWAY_HOME / "run" / FILE_NAME),
     }

@@ -86,7 +86,8 @@ def build_policy(intern_id: UUID) -> JsonObject:
     way out, and look at what it asks for. `INTERN_EGRESS` adds names and the web of the Internet,
     and nothing of private networks."""
     callers, web = _select_gateway("web", "interns"), _select_gateway("web")
-    egress = [{"to": [web], "ports": [{"protocol": "TCP", "port": "http"}]}]
+    port = "agents" if settings.INTERN_PORT else "http"
+    egress = [{"to": [web], "ports": [{"protocol": "TCP", "port": port}]}]
     if settings.INTERN_EGRESS:
         names = {
             "namespaceSelector": {"matchLabels": {_NAMESPACE_LABEL: "kube-system"}},

@@ -15,8 +15,9 @@ from gateway.http.errors import NotFound
 from gateway.http.refusal_lines import LINES_PER_S, RefusalLines
 from gateway.http.responses import raw_json_response
 from gateway.http.viewset import LeanViewSet
+from gateway.server import front
 from gateway.server.connection import HeadTooSlow, describe_failure, write_failure
-from gateway.server.front import FrontDoor
+from gateway.server.front import FrontDoor, limit_port
 
 CHAT = "/api/v1/chat/completions"
 
@@ -139,10 +140,10 @@ def door() -> FrontDoor:
     return FrontDoor()
 
 
-def answer(door: FrontDoor, path: str) -> tuple[str, bytes]:
+def answer(door: FrontDoor, path: str, **sent: str) -> tuple[str, bytes]:
     """Status line and body."""
     statuses: list[str] = []
-    environ = RequestFactory(headers={"X-Request-Id": "mine-1"}).post(path).environ
+    environ = RequestFactory(headers={"X-Request-Id": "mine-1"}).post(path).environ | sent
 
     def start_response(status: str, headers: list[tuple[str, str]], *_: Any) -> Any:
         statuses.append(status)
@@ -159,6 +160,27 @@ def test_only_paths_that_answer_their_own_failures_go_straight(door: FrontDoor) 
     assert all(resolve(path).func is view for path, view in straight.items())
     assert not {"/docs", "/healthz", "/readyz"} & set(straight)
     assert not any(path.startswith("/admin") for path in straight)
+
+
+def test_a_port_that_is_limited_answers_nothing_else(
+    door: FrontDoor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(front, "_limited_ports", {})
+    limit_port(8001, [("POST", CHAT)])
+    limited, there = FrontDoor(), {"SERVER_PORT": "8001"}
+
+    assert answer(limited, CHAT, **there) == answer(door, CHAT)
+    elsewhere = {"HTTP_HOST": f"x{door._host_part}"}
+    assert answer(limited, CHAT, **there, **elsewhere) == answer(door, CHAT)
+    for path, sent in (
+        (CHAT, {"REQUEST_METHOD": "GET"}),
+        (f"{CHAT}/", {}),
+        ("/api/v1/credits", {}),
+        ("/admin/", {}),
+        ("/", elsewhere),
+    ):
+        assert answer(limited, path, **there, **sent)[0] == "404 Not Found"
+    assert answer(limited, "/api/v1/credits") == answer(door, "/api/v1/credits")
 
 
 def test_both_ways_give_the_same_answer_and_close_their_request(

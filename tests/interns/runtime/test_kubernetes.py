@@ -439,11 +439,12 @@ def test_the_door_of_an_intern(settings: Any) -> None:
     from interns.runtime.cluster.objects import build_policy
 
     closed = build_policy(uuid4())["spec"]
-    settings.INTERN_EGRESS = True
+    settings.INTERN_EGRESS, settings.INTERN_PORT = True, 8001
     opened = build_policy(uuid4())["spec"]
     # Closed, not even names are asked for.
     [web] = closed["egress"]
     assert web["ports"] == [{"protocol": "TCP", "port": "http"}]
+    assert opened["egress"][0]["ports"] == [{"protocol": "TCP", "port": "agents"}]
     assert closed["ingress"][0]["ports"] == [{"protocol": "TCP", "port": 8700}]
     outside = opened["egress"][-1]
     assert [each["port"] for each in outside["ports"]] == [80, 443]
