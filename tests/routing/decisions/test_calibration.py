@@ -70,16 +70,6 @@ def test_the_fit_finds_how_much_too_sure_a_model_is(sharpened):
     assert found == pytest.approx(sharpened, rel=0.1)
 
 
-def test_the_fit_lowers_loss_and_error_on_examples_it_has_not_seen():
-    examples = drawn(3.0)
-    temperature = fit_temperature(examples[::2])
-    before, after = build_report(examples[1::2]), build_report(examples[1::2], temperature)
-
-    assert after.loss < before.loss
-    assert after.error < before.error / 3
-    assert after.accuracy == before.accuracy
-
-
 @pytest.mark.parametrize(
     ("right", "limit"), [(0, TEMPERATURE_MIN), (1, TEMPERATURE_MAX)], ids=["always", "never"]
 )

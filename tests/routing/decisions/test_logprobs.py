@@ -5,22 +5,13 @@ from typing import Any
 
 import pytest
 
-from routing.decisions.logprobs import LABELS_MAX, build_request, read_judgement
+from routing.decisions.logprobs import build_request, read_judgement
 from routing.decisions.question import NoAnswer, TypedQuestion
 from tests.routing.decisions.asked import choice, logprobs, noul, score
 
 
 def shares(question: TypedQuestion, tokens: Any) -> list[float]:
     return list(read_judgement(question, logprobs(tokens)).probabilities)
-
-
-def test_the_labels_share_what_fell_on_them():
-    # 0.6 and 0.2 of 0.8; the rest fell on other tokens.
-    answer = read_judgement(choice("a", "b"), logprobs({"A": 0.6, "B": 0.2, "The": 0.1}))
-
-    assert answer.probabilities == pytest.approx((0.75, 0.25), abs=1e-12)
-    assert answer.label_mass == pytest.approx(0.8)
-    assert answer.confidence is None
 
 
 @pytest.mark.parametrize("variants", [("A", " A", "a", " a"), ("A", "  A", "\u2581A", "\u0120a")])
@@ -145,10 +136,3 @@ def test_questions_about_one_state_begin_alike():
     assert all(text.startswith(shared) for text in texts)
     assert texts[1].count("yes) now") == texts[1].count("no) later") == 1
     assert texts[3].count('1) {"high":1}') == 1
-
-
-def test_there_is_a_letter_for_every_label():
-    labels = [f"label {n}" for n in range(LABELS_MAX)]
-    [message] = build_request("", choice(*labels))["messages"]
-
-    assert "\nZ) label 25\n" in message["content"]

@@ -55,22 +55,13 @@ def test_an_unknown_role_and_what_is_no_message_are_named_at_their_path() -> Non
 @pytest.mark.parametrize(
     "message",
     [
-        by("system", "x", name="n"),
-        by("system", [TEXT]),
-        by("developer", ""),
-        by("user", "", name="n", unknown=object()),
+        by("developer", "", name="n", unknown=object()),
         by("user", [{"type": "text", "text": ""}]),
-        {"role": "assistant"},
-        by("assistant", None),
         by("assistant", []),
-        by("assistant", [TEXT], refusal=None),
-        by("assistant", None, reasoning="r", reasoning_content=None, model="a/b"),
-        by("assistant", None, reasoning_details=[DETAIL], tool_calls=[CALL]),
-        by("assistant", None, images=[image(DATA_URL)], audio={"id": "a"}, annotations=[{}]),
-        by("assistant", None, tool_calls=None, audio=None, annotations=None),
+        by("assistant", None, reasoning_details=[DETAIL], audio={"id": "a"}, annotations=[{}]),
     ],
 )
-def test_a_message_of_each_shape_passes_in_any_order(message: Body) -> None:
+def test_a_message_may_be_empty_and_stand_anywhere(message: Body) -> None:
     accepted(messages=[message, USER, USER, message])
 
 
@@ -124,17 +115,12 @@ def test_a_tool_message_answers_an_earlier_call() -> None:
 @pytest.mark.parametrize(
     "part",
     [
-        {**TEXT, "cache_control": {"type": "ephemeral", "ttl": "5m"}},
-        {**TEXT, "prompt_cache_breakpoint": None},
         {**TEXT, "prompt_cache_breakpoint": {"mode": "explicit"}, "zz": 1},
         image("HTTPS://x/y.png", detail="original"),
-        image(DATA_URL),
         sound(format="anything"),
         {"type": "video_url", "video_url": {"url": "http://x/v.mp4"}},
         {"type": "input_video", "video_url": {"url": "data:video/mp4;base64,AA"}},
-        file(file_data="data:application/pdf;base64,AA"),
         file(file_data="https://x/a.pdf", filename="a.pdf"),
-        file(file_id="f1"),
     ],
 )
 def test_a_part_of_each_type_passes(part: Body) -> None:

@@ -8,7 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from routing.formats.open_tools import move_tool_settings
-from routing.plugins.registry import BUILT_IN, OF_ROUTERS, list_missing
 from tests.routing.formats.chat_bodies import FUNCTION, accepted, paths
 from tests.routing.formats.test_fields import FORMATS
 
@@ -255,13 +254,6 @@ def test_plugin_settings_keep_their_bounds(
     for value in bad:
         found = paths(plugins=[{"id": plugin, name: value}])
         assert found[0].startswith(f"plugins.0.{name}")
-
-
-def test_a_plugin_that_nothing_runs_is_missing_while_switched_on() -> None:
-    for entry, lacking in (({}, ["web"]), ({"enabled": True}, ["web"]), ({"enabled": False}, [])):
-        assert list_missing(accepted(plugins=[{"id": "web", **entry}]).plugins) == lacking
-    others = (OF_ROUTERS | BUILT_IN.keys()) - {"web"}
-    assert list_missing(accepted(plugins=[{"id": each} for each in others]).plugins) == []
 
 
 def test_of_one_plugin_twice_the_last_entry_counts() -> None:

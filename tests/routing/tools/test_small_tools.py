@@ -9,9 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from accounts.models.account import SERVER_TOOLS
+from routing.formats.server_tools import TOOLS as SPECS
 from routing.serving.request.loop import Loop, with_tools
 from routing.tools.datetime import Datetime
 from routing.tools.interface import ToolFailed
+from routing.tools.registry import BUILT_IN
 from routing.tools.search_models import SearchModels, rank_models
 from routing.tools.tool_search import FOUND_MAX
 from routing.tools.toolbox import NAME_CHARS_MAX, Toolbox
@@ -172,3 +175,13 @@ def test_many_that_want_one_name_are_numbered_in_one_go() -> None:
     named = names(Toolbox([CLOCK] * 20_000).visible_tools)
     assert len(set(named)) == 20_000
     assert named[:3] == ["datetime", "datetime_2", "datetime_3"]
+
+
+def test_workspaces_can_switch_off_the_tools_whose_specs_say_so() -> None:
+    assert {name for name, spec in SPECS.items() if spec.can_disable} == set(SERVER_TOOLS)
+
+
+def test_every_spec_names_the_class_that_runs_the_tool() -> None:
+    assert BUILT_IN.keys() == SPECS.keys()
+    for name, spec in SPECS.items():
+        assert BUILT_IN[name].__module__ == spec.maker.rpartition(".")[0]

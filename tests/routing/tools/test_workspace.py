@@ -14,12 +14,11 @@ from django.test import override_settings
 from gateway.live_settings import settings
 from gateway.sandbox import host_users
 from gateway.sandbox import subprocess_worker as apart
-from routing.tools.files import ApplyPatch, Files
 from routing.tools.interface import Result, ToolFailed
 from routing.tools.registry import list_missing
 from routing.tools.sandbox import bubblewrap
 from routing.tools.sandbox.workspace import ToolWorkspace
-from routing.tools.shell import OUTPUT_BYTES, Bash, Shell
+from routing.tools.shell import OUTPUT_BYTES
 from routing.tools.toolbox import Toolbox
 from tests.routing.tools.made import context
 from tests.support.promptness import in_time
@@ -307,8 +306,3 @@ def test_without_a_sandbox_they_are_refused(kind: str) -> None:
 )
 def test_a_shell_of_somewhere_else_is_refused(settings: dict[str, Any]) -> None:
     assert list_missing([{"type": "router:bash", "parameters": settings}]) == ["router:bash"]
-
-
-def test_every_one_of_them_is_made_of_any_settings() -> None:
-    for maker in (Bash, Shell, Files, ApplyPatch):
-        maker({"environment": {"type": "container_auto"}, "sleep_after_seconds": 5})

@@ -41,12 +41,6 @@ def test_what_is_no_json_says_nothing(body: bytes) -> None:
     assert read_error_body(body) == ("", None, None)
 
 
-@pytest.mark.parametrize("status", [400, 404, 413, 422])
-def test_a_validator_s_words_are_the_message(status: int) -> None:
-    body = json.dumps({"detail": [{"loc": ["body", "top_p"], "msg": "too large"}]}).encode()
-    assert from_status(status, {}, body).message == "top_p: too large"
-
-
 REFUSED_CALL: dict[str, Any] = {
     "message": "Tool choice is required, but model did not call a tool",
     "type": "invalid_request_error",

@@ -204,6 +204,66 @@ def test_bytes_of_any_kind_are_an_answer_or_a_failure(
         wire.reader().events(payload)
 
 
+JSON = "application/json"
+DEEP = b"[" * 200 + b"]" * 200
+
+
+@pytest.mark.parametrize(
+    ("wire", "body", "content_type"),
+    [
+        *((wire, each, JSON) for wire in (ANTHROPIC, RESPONSES) for each in (b"", b"{", b"[]")),
+        *((wire, each, JSON) for wire in (ANTHROPIC, RESPONSES) for each in (b"{}", b"\xff")),
+        (ANTHROPIC, b'{"content": "text"}', JSON),
+        (ANTHROPIC, b'{"type": "error"}', JSON),
+        (ANTHROPIC, b'{"content": []}', "text/html"),
+        (ANTHROPIC, b'{"content": %b}' % DEEP, JSON),
+        (RESPONSES, b'{"output": {}}', JSON),
+        (RESPONSES, b'{"output": []}', "text/event-stream"),
+    ],
+)
+def test_what_is_no_answer(wire: Wire, body: bytes, content_type: str) -> None:
+    with pytest.raises(UpstreamFailure) as caught:
+        wire.answer(body, content_type)
+    assert (caught.value.status, caught.value.error_type) == (502, "provider_unavailable")
+
+
+NO_EVENT = [b"", b"{", b"[]", b"5", b"null", b"\xff", b'{"a": NaN}']
+
+
+@pytest.mark.parametrize(
+    ("wire", "payload"),
+    [
+        *((wire, payload) for wire in (ANTHROPIC, RESPONSES) for payload in NO_EVENT),
+        (ANTHROPIC, b'{"type":"ping","x":%b}' % DEEP),
+    ],
+)
+def test_what_is_no_event(wire: Wire, payload: bytes) -> None:
+    with pytest.raises(UpstreamFailure):
+        wire.reader().events(payload)
+
+
+START = {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}}
+PIECE = {"type": "response.output_text.delta", "delta": "a"}
+
+
+@pytest.mark.parametrize(
+    ("wire", "opening", "end"),
+    [
+        (ANTHROPIC, START, b"[DONE]"),
+        (ANTHROPIC, START, b'{"type":"message_stop"}'),
+        (RESPONSES, PIECE, b"[DONE]"),
+    ],
+)
+def test_an_end_ends_what_has_begun(wire: Wire, opening: Any, end: bytes) -> None:
+    reader = wire.reader()
+    with pytest.raises(UpstreamFailure):
+        reader.events(end)
+    assert not reader.ended
+    reader.events(orjson.dumps(opening))
+    reader.events(end)
+    assert reader.ended
+
+
 def test_deep_nesting_breaks_no_reader_of_responses() -> None:
     deep = b"[" * 1000 + b"]" * 1000
     at = b'"delta":"a","item_id":%b,"output_index":%b,"content_index":%b' % (deep, deep, deep)

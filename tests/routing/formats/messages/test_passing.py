@@ -71,13 +71,6 @@ def test_the_start_gets_the_gateways_fields_and_keeps_its_own() -> None:
     assert events_of(empty)[0]["message"]["id"].startswith("msg_")
 
 
-def test_what_is_between_goes_out_byte_for_byte() -> None:
-    writer = begun()
-    for raw in (BLOCK, PIECE, STOP, b'{"type":"of_tomorrow","x":[1.0]}'):
-        name = orjson.loads(raw)["type"].encode()
-        assert passed(writer, raw) == b"event: " + name + b"\ndata: " + raw + b"\n\n"
-
-
 def test_the_end_is_said_with_the_upstreams_reason_and_the_charge() -> None:
     writer = stream()
     out = b"".join(passed(writer, each) for each in (START, PING, BLOCK, PIECE, STOP))

@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from routing.formats.caller import CompleteAnswer
 from routing.formats.chat.request import parse_chat
-from routing.formats.messages.block_writer import ObjectScanner
 from routing.formats.messages.thinking import SEAL_PREFIX, seal, unseal
 from routing.formats.messages.write import build_answer, build_message_blocks
 from tests.routing.formats.messages.bodies import TEXT, USER, accepted, chat_of, said
@@ -185,19 +184,6 @@ def test_no_message_upstream_can_either(
         SERVED, accepted(), {}, None, None, ending(native=native("", b"", message))
     )
     assert build_answer(whole)["usage"]["output_tokens"] == 5
-
-
-@given(st.data(), objects, st.text(max_size=6))
-def test_an_object_is_complete_at_its_last_brace(
-    data: st.DataObject, value: dict[str, Any], after: str
-) -> None:
-    text = orjson.dumps(value).decode()
-    scanner = ObjectScanner()
-    for piece in data.draw(pieces_of(text[:-1])):
-        scanner.feed_text(piece)
-        assert not scanner.complete
-    scanner.feed_text("}" + after)
-    assert scanner.complete
 
 
 def numberless(detail: dict[str, Any]) -> dict[str, Any]:

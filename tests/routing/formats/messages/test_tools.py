@@ -21,10 +21,8 @@ def test_tools_that_nobody_runs_are_refused(kind: Any) -> None:
     "tool",
     [
         BASH,
-        {"type": "text_editor_20250124", "name": "str_replace_editor"},
         {"type": "computer_20250124", "name": "computer", "display_width_px": 1},
         {"type": "advisor_20260301", "name": "advisor", "model": "m"},
-        {"type": "tool_search_tool_regex", "name": "tool_search_tool_regex"},
         {"type": "tool_search_tool_regex_20251119", "name": "tool_search_tool_regex"},
         {"type": "of_tomorrow"},
     ],

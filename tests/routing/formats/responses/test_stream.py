@@ -136,16 +136,6 @@ def test_annotations_are_counted() -> None:
     assert added[0]["annotation"] == {"type": "url_citation", **place}
 
 
-@pytest.mark.parametrize(
-    ("finish", "status"),
-    [("length", "incomplete"), ("content_filter", "incomplete"), ("stop", "completed")],
-)
-def test_the_last_event_says_how_it_ended(finish: str, status: str) -> None:
-    events = told({"content": "a"}, finish=finish)
-    assert events[-1]["type"] == f"response.{status}"
-    assert events[-2]["item"]["status"] == status
-
-
 def test_a_failure_ends_the_stream_at_once() -> None:
     writer = stream(metadata={"a": "b"})
     said = writer.write_opening() + writer.delta({"content": "par"})

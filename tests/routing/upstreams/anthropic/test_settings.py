@@ -14,7 +14,6 @@ from tests.routing.upstreams.anthropic.said import (
     betas,
     request,
     sent,
-    sent_for,
     terms,
 )
 
@@ -224,19 +223,6 @@ def test_thinking_goes_on_between_calls() -> None:
     made = request(prompt(chat, effort="high"))
     assert b'"thinking":{"type":"enabled"' in made.body
     assert betas(made) == ["interleaved-thinking-2025-05-14"]
-
-
-def test_the_last_four_breakpoints_stay() -> None:
-    first, *rest = (text(each, cache_control=EPHEMERAL) for each in "sabc")
-    messages = [{"role": "system", "content": [first]}, user(rest)]
-    tools = [{**TOOL, "cache_control": EPHEMERAL}]
-    before = repr((messages, tools))
-    body = sent_for(messages, tools=tools, cache_control=HOUR)
-    assert "cache_control" not in body["tools"][0]
-    [turn] = body["messages"]
-    kept = [block.get("cache_control") for block in [*body["system"], *turn["content"]]]
-    assert kept == [EPHEMERAL] * 4
-    assert repr((messages, tools)) == before
 
 
 def test_breakpoints_in_either_spelling_and_the_automatic_one() -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from routing.entities.exchange import Event
 from routing.upstreams.anthropic.wire import ANTHROPIC
-from routing.upstreams.failures import UpstreamFailure, from_error_object
+from routing.upstreams.failures import from_error_object
 from tests.routing.upstreams import streams
 from tests.routing.upstreams.streams import added_up, messages_stream, thoughts
 
@@ -166,22 +166,3 @@ def test_what_means_nothing_in_chat_travels_all_the_same(value: dict[str, Any]) 
     assert event.error is None
     assert event.native is not None
     assert event.native.value == value
-
-
-@pytest.mark.parametrize("end", [b"[DONE]", b'{"type":"message_stop"}'])
-def test_an_end_ends_what_has_begun(end: bytes) -> None:
-    reader = ANTHROPIC.reader()
-    with pytest.raises(UpstreamFailure):
-        reader.events(end)
-    assert not reader.ended
-    reader.events(orjson.dumps(start(0, type="text", text="")))
-    reader.events(end)
-    assert reader.ended
-
-
-@pytest.mark.parametrize("payload", [b"", b"{", b"[]", b"5", b"\xff", b'{"a": NaN}'])
-def test_what_is_no_event(payload: bytes) -> None:
-    with pytest.raises(UpstreamFailure):
-        ANTHROPIC.reader().events(payload)
-    with pytest.raises(UpstreamFailure):
-        ANTHROPIC.reader().events(b'{"type":"ping","x":' + b"[" * 200 + b"]" * 200 + b"}")

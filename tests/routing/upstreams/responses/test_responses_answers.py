@@ -185,20 +185,6 @@ def test_failures_inside_a_200(fields: dict[str, Any], status: int, error_type: 
     assert read.message["content"] == "part"
 
 
-@pytest.mark.parametrize(
-    ("body", "content_type"),
-    [
-        *[(body, JSON) for body in (b"", b"{", b"[]", b"{}", b'{"output": {}}')],
-        (b"<html>", "text/html"),
-        (b"{}", "text/event-stream"),
-    ],
-)
-def test_no_answer_at_all(body: bytes, content_type: str) -> None:
-    with pytest.raises(UpstreamFailure) as caught:
-        RESPONSES.answer(body, content_type)
-    assert caught.value.error_type == UNAVAILABLE
-
-
 def test_an_error_instead_of_an_answer() -> None:
     body = {"error": {"code": None, "type": "rate_limit_error", "message": "slower"}}
     with pytest.raises(UpstreamFailure) as caught:

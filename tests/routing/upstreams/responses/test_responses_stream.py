@@ -252,24 +252,9 @@ def test_a_failure_without_a_word(kind: str) -> None:
     assert reader.ended
 
 
-@pytest.mark.parametrize("payload", [b"", b"{", b"[]", b"1", b"\xff", b"null"])
-def test_what_is_no_event(payload: bytes) -> None:
-    with pytest.raises(UpstreamFailure):
-        RESPONSES.reader().events(payload)
-
-
 def test_a_completed_response_without_output_is_none() -> None:
     with pytest.raises(UpstreamFailure):
         RESPONSES.reader().events(orjson.dumps(completed() | {"response": {"output": None}}))
-
-
-def test_the_other_end_marker() -> None:
-    reader = RESPONSES.reader()
-    with pytest.raises(UpstreamFailure):
-        reader.events(b"[DONE]")
-    reader.events(orjson.dumps(text("a")))
-    assert reader.events(b"[DONE]") == ()
-    assert reader.ended
 
 
 @pytest.mark.parametrize(
