@@ -21,15 +21,25 @@ _SERIOUS = {"serious", "critical"}
 
 
 class Browser:
-    """A browser with its tabs; what they had to complain of stands in `complaints`."""
+    """A browser with its tabs; what they had to complain of stands in `complaints`. `session` is
+    what somebody who signed in has in the browser."""
 
     def __init__(self, chromium: Any, root_url: str) -> None:
         self._chromium = chromium
         self._host = urlsplit(root_url).netloc
         self.root_url = root_url
         self.complaints: list[str] = []
+        self.session: Any = None
 
-    def open(self, *, width: int = WIDE, theme: Theme = "light") -> Page:
+    def at(self, root_url: str) -> "Browser":
+        """The same program for pages of another address."""
+        return Browser(self._chromium, root_url)
+
+    def close_tabs(self) -> None:
+        for context in self._chromium.contexts:
+            context.close()
+
+    def open(self, *, width: int = WIDE, theme: Theme = "light", session: Any = None) -> Page:
         """A tab with cookies of its own."""
         context = self._chromium.new_context(
             viewport={"width": width, "height": 900},
@@ -37,6 +47,7 @@ class Browser:
             base_url=self.root_url,
             timezone_id="Europe/Berlin",
             locale="en-GB",
+            storage_state=session,
         )
         tab: Page = context.new_page()
         tab.on("console", self._note_message)
