@@ -9,10 +9,9 @@ from django.test import Client
 from django.urls import reverse
 
 from accounts.models import AuditRecord, Membership, User, Workspace
-from tests.console.people import ADMINS, ROLES, Team, make_team
+from tests.console.people import Team, make_team
 
 pytestmark = [pytest.mark.django_db, pytest.mark.both]
-MAY_OPEN = {"lead": {"led"}, **{role: {"led", "default"} for role in ADMINS}}
 
 
 @pytest.fixture
@@ -22,23 +21,6 @@ def team() -> Team:
 
 def find(team: Team, slug: str) -> Workspace:
     return team.account.workspaces.get(slug=slug)
-
-
-@pytest.mark.parametrize("role", ROLES)
-def test_people_are_for_who_rules_the_account(team: Team, role: str) -> None:
-    client, strangers = team.client(role), make_team("theirs")
-    query = {"account": str(team.account.pk)} if role == "operator" else {}
-    answer = client.get(reverse("console:people"), query)
-    expected = 200 if role in ADMINS else 404
-    assert answer.status_code == expected
-    assert "theirs-member" not in answer.text
-    person = reverse("console:person", args=[team.people["member"].public_id])
-    assert client.get(person).status_code == expected
-    stranger = strangers.people["member"]
-    assert client.get(reverse("console:person", args=[stranger.public_id])).status_code == 404
-    path = reverse("console:change_person", args=[stranger.public_id])
-    assert client.post(path, {"to": "removed"}).status_code == 404
-    assert Membership.objects.filter(user=stranger).exists()
 
 
 def list_spent(client: Any, name: str, **query: str) -> dict[str, str]:

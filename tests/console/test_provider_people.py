@@ -277,23 +277,15 @@ def test_who_comes_back_as_somebody_new_signs_in_as_that(
     assert PersonIdentity.objects.get().user_id == person.user_id
 
 
-def test_whom_a_directory_deleted_is_nobody_new(
-    provider: Provider, account: Any, admin_client: Client
+@pytest.mark.parametrize("had_come", [False, True])
+def test_whom_a_directory_deleted_comes_again_once_an_operator_lets_them(
+    provider: Provider, account: Any, admin_client: Client, had_come: bool
 ) -> None:
-    delete(bring(account, "ada"))
-
-    assert sign_in(Client(), provider).status_code == 403
-    row = DeletedScimUser.objects.get()
-    page = f"/admin/accounts/deletedscimuser/{row.pk}/delete/"
-    assert admin_client.post(page, {"post": "yes"}).status_code == 302
-    assert sign_in(Client(), provider).status_code == 302
-
-
-def test_an_operator_lets_somebody_come_again_who_had_come_before(
-    provider: Provider, account: Any, admin_client: Client
-) -> None:
-    sign_in(Client(), provider)
-    ScimUser.objects.update(has_own_user=True)
+    if had_come:
+        sign_in(Client(), provider)
+        ScimUser.objects.update(has_own_user=True)
+    else:
+        bring(account, "ada")
     delete(ScimUser.objects.get(account=account))
     assert sign_in(Client(), provider).status_code == 403
     row = DeletedScimUser.objects.get()

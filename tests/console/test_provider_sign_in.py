@@ -109,20 +109,25 @@ def test_whom_no_mapping_fits_does_not_exist_here(provider: Provider) -> None:
     assert not User.objects.exists()
 
 
-def test_an_expired_token_is_refused(provider: Provider, account: Any) -> None:
-    provider.restart(lifetime=timedelta(seconds=-120))
+@pytest.mark.parametrize(
+    ("lifetime", "asked", "reason"),
+    [
+        (timedelta(seconds=-120), {}, "expired"),
+        (None, {"nonce": "of-somebody-else"}, "the token was made for another sign-in"),
+        (None, {"client_id": "another"}, "code for none"),
+    ],
+)
+def test_an_answer_of_another_time_sign_in_or_client_is_refused(
+    provider: Provider, account: Any, lifetime: timedelta | None, asked: Any, reason: str
+) -> None:
+    if lifetime is not None:
+        provider.restart(lifetime=lifetime)
     client = Client()
 
-    assert sign_in(client, provider).status_code == 403
-    assert (is_in(client), "expired" in last_reason()) == (False, True)
+    refused = client.get(provider.agree(begin_sign_in(client), **asked))
 
-
-def test_a_token_for_another_sign_in_is_refused(provider: Provider, account: Any) -> None:
-    client = Client()
-
-    client.get(provider.agree(begin_sign_in(client), nonce="of-somebody-else"))
-
-    assert (is_in(client), last_reason()) == (False, "the token was made for another sign-in")
+    assert (refused.status_code, is_in(client)) == (403, False)
+    assert reason in last_reason()
 
 
 @pytest.mark.parametrize(
@@ -150,14 +155,6 @@ def test_who_proved_less_at_the_provider_than_is_asked_for_is_refused(
         assert is_in(client) == comes_in
         assert query.get("max_age", ["60"]) == ["60"]
         assert query.get("acr_values", ["phr phrh"]) == ["phr phrh"]
-
-
-def test_a_code_of_another_client_is_refused(provider: Provider, account: Any) -> None:
-    client = Client()
-
-    client.get(provider.agree(begin_sign_in(client), client_id="another"))
-
-    assert (is_in(client), "code for none" in last_reason()) == (False, True)
 
 
 def test_a_state_is_good_once_and_in_its_own_browser(provider: Provider, account: Any) -> None:

@@ -23,7 +23,6 @@ from tests.console.people import Team, ask, make_team, refuse
 from tests.routing.test_admin_generations import TRACE
 
 pytestmark = [pytest.mark.django_db, pytest.mark.both]
-FIRST = {"gen-acme-own", "gen-acme-led", "gen-acme-far"}
 
 
 @pytest.fixture

@@ -150,12 +150,6 @@ def test_a_csv_has_the_list_with_money_in_full(client: Client, team: Team) -> No
     assert row["End user"] == "'=1+1"
 
 
-def test_an_empty_list_says_what_to_do(client: Client) -> None:
-    page = client.get(reverse("console:requests"), {"model": "nothing"}).text
-
-    assert "Clear the search" in page
-
-
 def test_a_lost_request_is_lost_everywhere(client: Client, team: Team) -> None:
     row = ask(team.keys["own"], "gen-lost", lost=True, attempts=[])
 

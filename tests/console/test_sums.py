@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.django_db, pytest.mark.both]
 
 
 @pytest.fixture(autouse=True)
-def anew() -> Iterator[None]:
+def forget_sums() -> Iterator[None]:
     rolled_sums.forget()
     yield
     rolled_sums.forget()

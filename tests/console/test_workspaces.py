@@ -57,40 +57,17 @@ def test_workspaces_are_shown_to_who_leads_them(team: Team, role: str) -> None:
     assert theirs.status_code == (200 if role == "operator" else 404)
 
 
-@pytest.mark.parametrize("role", ROLES)
-def test_budgets_are_set_by_who_rules_the_account(team: Team, role: str) -> None:
-    path = reverse("console:change_budget", args=[find(team, "led").pk])
+def test_a_budget_is_set_and_ended(team: Team) -> None:
+    led, client = find(team, "led"), team.client("admin")
     form = {"interval": "monthly", "limit_usd": "12.5", "enforcement": "block"}
 
-    answer = team.client(role).post(path, form)
+    assert client.post(reverse("console:change_budget", args=[led.pk]), form).status_code == 302
 
-    budget = find(team, "led").budgets.first()
-    if role not in ADMINS:
-        assert (answer.status_code, budget) == (404, None)
-        limit(team, 1)
-        for name, said in (
-            ("end_budget", {"interval": "monthly"}),
-            ("change_end_users", {"interval": "daily", "limit_usd": "9"}),
-            ("change_tags", {"tag": "a=b", "interval": "daily", "limit_usd": "9"}),
-            ("change_member_keys", {"limit_usd": "9"}),
-            ("change_rate_limits", {"requests_per_minute": "9"}),
-            ("change_scoped_limits", {"part": "user", "value": "*", "concurrent": "9"}),
-        ):
-            path = reverse(f"console:{name}", args=[find(team, "led").pk])
-            assert (name, team.client(role).post(path, said).status_code) == (name, 404)
-        assert find(team, "led").budgets.get().limit_nano == 10**9
-        assert find(team, "led").end_user_budget is find(team, "led").member_key_limits is None
-        assert (find(team, "led").tag_budgets, find(team, "led").rate_limits) == (None, None)
-        return
-    assert answer.status_code == 302
-    assert budget is not None
-    assert budget.limit_nano == 12_500_000_000
+    assert led.budgets.get().limit_nano == 12_500_000_000
     record = AuditRecord.objects.get(object_type="workspace_budget")
-    assert record.operator_id == team.people[role].pk
-    ended = team.client(role).post(
-        reverse("console:end_budget", args=[find(team, "led").pk]), {"interval": "monthly"}
-    )
-    assert (ended.status_code, find(team, "led").budgets.count()) == (302, 0)
+    assert record.operator_id == team.people["admin"].pk
+    ended = client.post(reverse("console:end_budget", args=[led.pk]), {"interval": "monthly"})
+    assert (ended.status_code, led.budgets.count()) == (302, 0)
 
 
 def test_end_users_of_a_workspace_get_a_budget_and_one_his_own(team: Team) -> None:
@@ -188,24 +165,6 @@ def test_a_workspace_gets_rate_limits_for_all_and_for_parts_of_its_requests(team
     assert client.post(parts, {"remove": "1"}).status_code == 302
     assert client.post(whole, {}).status_code == 302
     assert find(team, "led").rate_limits is None
-
-
-def test_another_tenant_s_workspace_is_not_changed(team: Team) -> None:
-    strangers = make_team("theirs")
-    led = find(strangers, "led")
-    for name, form in (
-        ("change_budget", {"interval": "daily", "limit_usd": "1"}),
-        ("end_budget", {"interval": "daily"}),
-        ("change_end_users", {"interval": "daily", "limit_usd": "1"}),
-        ("change_tags", {"tag": "a=b", "interval": "daily", "limit_usd": "1"}),
-        ("change_members", {"user": team.people["member"].public_id, "to": "add"}),
-        ("change_workspace", {"name": "mine", "io_logging_sampling_rate": "1"}),
-    ):
-        for role in TENANTS:
-            answer = team.client(role).post(reverse(f"console:{name}", args=[led.pk]), form)
-            assert (name, role, answer.status_code) == (name, role, 404)
-    led.refresh_from_db()
-    assert (led.name, led.budgets.count(), led.memberships.count()) == ("Led", 0, 3)
 
 
 def test_a_budget_that_would_not_decrease_is_refused_in_words(team: Team) -> None:
