@@ -75,35 +75,24 @@ def test_a_score_is_the_mean_level(deciding: DecisionsDesk) -> None:
     assert answer["confidence"] == pytest.approx((0.95 - 1 / 3) / (2 / 3))
 
 
-WRONG_NOULS: list[Any] = [{"true": "x"}, {"false": "x"}, {}, {"true": "x", "false": 1}]
-
-
-def test_criteria_of_a_noul_are_both_or_none(deciding: DecisionsDesk) -> None:
-    for criteria in WRONG_NOULS:
-        questions = {"q": {**NOUL, "criteria": criteria}}
-        error = deciding.refused(400, "invalid_request", questions=questions)
-        assert issue_paths(error)[0].startswith("questions.q.criteria."), criteria
-
-
-def with_labels(criteria: Any) -> dict[str, Any]:
+def labelled(criteria: Any) -> dict[str, Any]:
     return {**CHOICE, "criteria": criteria}
 
 
-def test_a_choice_has_1_to_255_labels_and_a_score_2_to_10_levels(deciding: DecisionsDesk) -> None:
-    scores = [{**SCORE, "criteria": [f"level {n}" for n in range(count)]} for count in (0, 1, 11)]
-    questions: list[tuple[dict[str, Any], str]] = [
-        ({"type": "choice", "instructions": "Which?"}, "questions.q.criteria"),
-        (with_labels({str(n): None for n in range(256)}), "questions.q.criteria"),
-        (with_labels({}), "questions.q.criteria"),
-        (with_labels({"a": 5}), "questions.q.criteria.a"),
-        (with_labels(["a", "b"]), "questions.q.criteria"),
-        *((score, "questions.q.criteria") for score in scores),
-    ]
-    for question, field in questions:
-        error = deciding.refused(400, "invalid_request", questions={"q": question})
-        assert issue_paths(error) == [field], question
-
-
+WRONG_CRITERIA: list[tuple[dict[str, Any], str]] = [
+    # Those of a noul are both or none.
+    ({**NOUL, "criteria": {"true": "x"}}, ".false"),
+    ({**NOUL, "criteria": {"false": "x"}}, ".true"),
+    ({**NOUL, "criteria": {}}, ".true"),
+    ({**NOUL, "criteria": {"true": "x", "false": 1}}, ".false"),
+    # A choice has 1 to 255 labels, a score 2 to 10 levels.
+    ({"type": "choice", "instructions": "Which?"}, ""),
+    (labelled({str(n): None for n in range(256)}), ""),
+    (labelled({}), ""),
+    (labelled({"a": 5}), ".a"),
+    (labelled(["a", "b"]), ""),
+    *(({**SCORE, "criteria": [f"level {n}" for n in range(count)]}, "") for count in (0, 1, 11)),
+]
 WRONG: list[tuple[dict[str, Any], str]] = [
     ({"questions": {}}, "questions"),
     ({"questions": None}, "questions"),
@@ -118,6 +107,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"questions": {"q": {**NOUL, "type": "maybe"}}}, "questions.q.type"),
     ({"questions": {"q": {**NOUL, "type": "box"}}}, "questions.q.type"),
     ({"questions": {"q": "yes?"}}, "questions.q"),
+    *(({"questions": {"q": each}}, f"questions.q.criteria{at}") for each, at in WRONG_CRITERIA),
     ({"user": "u" * 257}, "user"),
     ({"session_id": "s" * 257}, "session_id"),
     ({"trace": "t"}, "trace"),

@@ -4,8 +4,7 @@ from typing import Any
 
 import pytest
 
-from tests.conformance.desk import Desk, called, called_by, changed_workspace
-from tests.support.gateways import seed_account
+from tests.conformance.desk import Desk, called, changed_workspace
 from tests.support.server import as_json
 
 SMALL, SOLO, TEXT, FREE = "acme/small", "acme/solo", "acme/text", "acme/small:free"
@@ -31,6 +30,7 @@ def routed(desk: Desk, **options: Any) -> tuple[str, str, str]:
         *((f"acme/{name}", "is not a valid model ID") for name in ("small:weird", "text:free")),
         ("acme/small:nitro:free", "is not a valid model ID"),
         ("~acme/small", "is not a valid model ID"),
+        ("nope/none", "is not a valid model ID"),
         ("typesafe/jev-1.13", "does not serve chat completions"),
     ],
 )
@@ -41,29 +41,18 @@ def test_a_name_that_comes_to_nothing(desk: Desk, reference: str, why: str) -> N
 
 
 def test_the_workspaces_default_may_be_any_reference(own_wide_desk: Desk) -> None:
-    desk = own_wide_desk
+    desk, body = own_wide_desk, b'{"messages": [{"role": "user", "content": "Hello"}]}'
+    missing = desk.check_refused(desk.raw(body), 400, "invalid_request")
+    assert missing["message"].startswith("model: ")
     changed_workspace(desk, default_text_model="~acme/small-latest:floor")
 
-    response = desk.raw(b'{"messages": [{"role": "user", "content": "Hello"}]}', headers=METADATA)
+    response = desk.raw(body, headers=METADATA)
 
     assert response.status_code == 200, response.text
     answer = as_json(response)
     assert (answer["model"], called(desk)) == (SMALL, [ALPHA])
     metadata = answer["router_metadata"]
     assert (metadata["requested"], metadata["strategy"]) == ("~acme/small-latest:floor", "latest")
-
-
-def test_route_sort_looks_at_all_models_at_once(desk: Desk) -> None:
-    wanted = {"sort": "price", "ignore": ["alpha"]}
-
-    def first(provider: Any = wanted, **route: Any) -> str:
-        return called_by(desk, model=SMALL, models=[SOLO], provider=provider, **route)
-
-    # Gamma serves the second model, for half of what beta asks.
-    assert first(route="sort") == "solo"
-    assert first() == first(route="fallback") == first(route=None) == BETA
-    # The object's own word counts.
-    assert first({**wanted, "sort": {"by": "price", "partition": "model"}}, route="sort") == BETA
 
 
 def auto(**settings: Any) -> dict[str, Any]:
@@ -103,16 +92,6 @@ def test_a_choice_that_finds_nothing_says_why(
     told = as_json(response)["router_metadata"]
     assert (told["requested"], told["summary"]) == (asked["model"], "available=0")
     assert told["endpoints"] == {"total": 0, "available": []}
-
-
-def test_who_owes_is_told_so_before_that_nothing_was_found(desk: Desk) -> None:
-    broke = Desk(desk.server, desk.upstream, seed_account(desk.server, credits_usd="0"))
-
-    for asked in ({"model": "router/pareto-code"}, auto(allowed_models=["nobody/*"])):
-        error = broke.refused(402, "payment_required", **asked)
-        assert error["metadata"]["limit_source"] == "router_credits"
-    # What costs nothing may be asked for without credit.
-    broke.refused(404, "not_found", model="router/free", provider={"only": ["delta"]})
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,6 @@ from tests.conformance.desk import (
     Desk,
     called,
     called_by,
-    changed_workspace,
     read_stream,
     returning,
 )
@@ -54,15 +53,6 @@ def test_the_account_s_own_list_narrows_the_request_s(
     assert metadata["requested_providers"] == ["alpha"]
 
 
-def test_a_base_slug_means_all_of_a_provider_and_a_full_one_that_endpoint(small: Desk) -> None:
-    small.upstream.script("beta", {"status": 500})
-    small.ok(provider={"only": ["Beta"]})
-
-    # The first of them failed, so that the other one was asked.
-    assert sorted(called(small)) == [BETA, TURBO]
-    assert {called_by(small, provider={"only": ["beta/turbo"]}) for _ in range(5)} == {TURBO}
-
-
 def test_a_list_is_tried_in_turn(small: Desk) -> None:
     small.upstream.script("beta", {"status": 500}, {"status": 500})
 
@@ -89,58 +79,6 @@ def test_without_fallbacks_the_listed_endpoint_s_error_is_told(small: Desk) -> N
     assert response.json()["router_metadata"]["attempt"] == 1
 
 
-def test_without_fallbacks_only_the_first_choice_of_each_model_is_tried(small: Desk) -> None:
-    for persona in ("alpha", "beta"):
-        small.upstream.script(persona, {"status": 503}, repeat=True)
-
-    small.told(small.post(provider={"allow_fallbacks": False}), 503, "provider_overloaded")
-    assert len(called(small)) == 1
-    answer = small.ok(models=["acme/solo"], provider={"allow_fallbacks": False})
-
-    assert answer["model"] == "acme/solo"
-    _, first, second = called(small)
-    assert first in {ALPHA, BETA, TURBO}
-    assert second == "solo"
-
-
-# Each filter by itself is `test_filters`'s.
-@pytest.mark.parametrize("wanted", [{"max_price": {"prompt": "1"}}, {"zdr": True}])
-def test_preferences_leave_the_endpoints_that_fit(small: Desk, wanted: dict[str, Any]) -> None:
-    assert {called_by(small, provider=wanted) for _ in range(10)} == {ALPHA}
-
-
-def test_a_filter_that_leaves_nobody_is_told(small: Desk) -> None:
-    metadata = nowhere(small, "Filter by Allowed Providers", provider={"only": ["gamma"]})
-
-    assert metadata["requested_providers"] == ["gamma"]
-
-
-def test_parameters_are_required_where_the_caller_says_so(small: Desk) -> None:
-    strict = {"require_parameters": True}
-    nowhere(small, "Filter by Parameters", provider=strict, top_k=5)
-
-    small.ok(top_k=5)
-    small.ok(provider=strict, max_completion_tokens=20, reasoning={"effort": "low"})
-
-    assert all("top_k" not in entry["body"] for entry in small.upstream.requests())
-
-
-def test_tools_for_a_model_that_takes_none(small: Desk) -> None:
-    tool = {"type": "function", "function": {"name": "weather"}}
-
-    nowhere(small, "Filter by Tool Compatibility", model="acme/text", tools=[tool])
-
-    assert called_by(small, model="acme/text", tools=[]) == "text"
-
-
-def test_the_workspace_s_own_sort_is_used_where_none_is_named(own_wide_desk: Desk) -> None:
-    own_wide_desk.model = SMALL
-    changed_workspace(own_wide_desk, default_provider_sort="price")
-
-    assert {called_by(own_wide_desk) for _ in range(20)} == {ALPHA}
-    assert called_by(own_wide_desk, provider={"order": ["beta/turbo"]}) == TURBO
-
-
 # --- Prices and paces, at models of their own -----------------------------------------------------
 
 
@@ -148,19 +86,6 @@ def test_the_workspace_s_own_sort_is_used_where_none_is_named(own_wide_desk: Des
 def weighed(small: Desk) -> Desk:
     small.model = "acme/weighed"
     return small
-
-
-def test_sorted_over_all_models(weighed: Desk) -> None:
-    wanted = {"sort": {"by": "price", "partition": "none"}}
-    models = [SMALL, "acme/cheap"]
-
-    answer = weighed.ok(models=models, model=SMALL, provider=wanted, headers=METADATA)
-    by_model = weighed.ok(models=models, model=SMALL, provider={"sort": "price"})
-
-    assert called(weighed) == ["cheap-gamma", ALPHA]
-    assert answer["model"] == "acme/cheap"
-    assert answer["router_metadata"]["strategy"] == "fallback"
-    assert by_model["model"] == SMALL
 
 
 def test_who_is_fast_enough_goes_first(weighed: Desk) -> None:

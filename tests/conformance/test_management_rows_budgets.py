@@ -10,7 +10,7 @@ import requests
 
 from gateway.limits.limits import DAY_S, find_window_start
 from tests.conformance.desk import CHAT, HELLO, Desk
-from tests.conformance.guarded import default_id, made, manage, told
+from tests.conformance.guarded import made, manage, told
 from tests.conformance.money import book_spending
 from tests.conformance.test_management_rows import error_of
 from tests.support.callers import new_key
@@ -198,30 +198,6 @@ def test_a_budget_goes_with_its_guardrail_and_workspace(own_wide_desk: Desk) -> 
     told(desk.server.request("DELETE", f"/api/v1/workspaces/{place}", key=key))
     desk.paid_nano(desk.ok())
     assert desk.server.manage("audit_ledger")["mismatches"] == []
-
-
-def test_the_budget_of_a_default_guardrail(own_wide_desk: Desk) -> None:
-    desk = own_wide_desk
-    desk.paid_nano(desk.ok())
-    path = f"/{default_id(desk)}"
-
-    told(manage(desk, "PATCH", path, SPENT))
-
-    check_spent(desk)
-    told(manage(desk, "PATCH", path, {"limit_usd": 5}))
-    desk.paid_nano(desk.ok())
-    told(manage(desk, "PATCH", path, SPENT | {"reset_interval": "daily"}))
-    check_spent(desk, "daily")
-
-
-def test_a_request_that_does_not_fit_a_guardrail_is_402(own_wide_desk: Desk) -> None:
-    desk = own_wide_desk
-    its_id = made(desk, limit_usd=0.0001, reset_interval="daily")
-    body = {"key_hashes": [desk.account.api_key_hash]}
-    told(manage(desk, "POST", f"/{its_id}/assignments/keys", body))
-
-    assert told(desk.post(max_tokens=16_000), 402)
-    desk.paid_nano(desk.ok(max_tokens=5))
 
 
 # --- Free calls -----------------------------------------------------------------------------------

@@ -1,22 +1,18 @@
 """Row 77 of the management reference's section 19: credentials that a team brings."""
 
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager
 from types import SimpleNamespace
 
 import pytest
-import requests
 
 from routing import ports
 from tests.conformance.desk import Desk
 from tests.conformance.own_credentials import ask, fingerprint
 from tests.conformance.test_management_rows import error_of
 from tests.gateway.outbound.raw_upstream import Peer, RawUpstream
-from tests.support.server import GatewayServer, as_json
+from tests.support.server import as_json
 
 pytestmark = pytest.mark.both
-Orm = Callable[[GatewayServer], AbstractContextManager[None]]
 KEY = "sk-abcd1234efgh"
 NEW = {"provider": "gamma", "key": KEY}
 
@@ -98,29 +94,3 @@ def test_many_at_once_get_a_place_each(desk: Desk) -> None:
     assert {answer.status_code for answer in changed} <= {200, 409}
     won = {as_json(answer)["data"]["name"] for answer in changed if answer.status_code == 200}
     assert as_json(ask(desk, "GET", path))["data"]["name"] in won
-
-
-def test_an_operator_brings_one_on_a_running_gateway(desk: Desk, orm_of: Orm) -> None:
-    with orm_of(desk.server):
-        from accounts.models import User
-
-        User.objects.create_superuser("operator", password="a-long-password-1")
-    root = desk.server.root_url
-    with requests.Session() as browser:
-
-        def post(path: str, **typed: str) -> requests.Response:
-            token = (
-                browser.get(root + path).cookies.get("csrftoken") or browser.cookies["csrftoken"]
-            )
-            return browser.post(root + path, data=typed | {"csrfmiddlewaretoken": token})
-
-        post("/console/sign-in", login="operator", password="a-long-password-1")
-        page = "/admin/accounts/byokcredential/add/"
-        done = post(page, account=desk.account.account_id, provider="gamma", key=KEY)
-
-    assert done.status_code == 200
-    assert "The key was tried: the provider answered 200." in done.text
-    check_tried(desk)
-    assert KEY not in done.text + desk.server.log()
-    (everywhere,) = as_json(ask(desk, "GET"))["data"]
-    assert (everywhere["workspace_id"], everywhere["label"]) == (None, "sk-...efgh")

@@ -27,7 +27,7 @@ def ranch(tmp_path_factory: pytest.TempPathFactory, stores: Bed) -> Iterator[Ran
 
 
 @pytest.fixture(autouse=True)
-def healed(request: pytest.FixtureRequest) -> None:
+def heal_script(request: pytest.FixtureRequest) -> None:
     if "ranch" in request.fixturenames:
         request.getfixturevalue("ranch").script.heal()
 

@@ -117,3 +117,18 @@ def test_a_model_of_its_own_with_a_preset(desk: Desk) -> None:
     sent = desk.the_one_sent()
     assert sent["temperature"] == 0.7
     assert sent["messages"][0] == {"role": "system", "content": SYSTEM}
+
+
+def test_a_new_preset_and_a_new_version_are_in_force_within_a_second(own_wide_desk: Desk) -> None:
+    desk = own_wide_desk
+    assert desk.post(model="@preset/email").status_code == 404
+    email(desk)
+    desk.server.wait_until(
+        lambda: desk.post(model="@preset/email").status_code == 200, within_s=1.0
+    )
+    email(desk, temperature=0.2)
+
+    desk.server.wait_until(
+        lambda: desk.ok(model="@preset/email") and desk.sent()[-1]["temperature"] == 0.2,
+        within_s=1.0,
+    )

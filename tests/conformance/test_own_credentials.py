@@ -139,22 +139,6 @@ def test_prompts_are_counted_with_it(desk: Desk) -> None:
     assert credentials_at(desk) == [fingerprint(MINE)]
 
 
-def test_the_route_command_tells_with_whose_credential(desk: Desk) -> None:
-    bring(desk, "beta", MINE)
-    bring(desk, "alpha", ANOTHER, is_fallback=True)
-    whose = ("--key-hash", desk.account.api_key_hash)
-
-    told = desk.server.manage("route", "--model", "acme/small", *whose, "--explain")
-
-    tries = [(each["tag"], each.get("credential")) for each in told["order"]]
-    # Which of the two comes first is drawn.
-    assert sorted(tries[:2]) == [("beta", "sk-...cdef"), ("beta/turbo", "sk-...cdef")]
-    assert {tag for tag, own in tries[2:5]} == {"alpha", "beta", "beta/turbo"}
-    assert [own for _, own in tries[2:]] == [None, None, None, "sk-...abcd"]
-    own = {each["tag"]: each.get("own_credentials") for each in told["endpoints"]}
-    assert own == {"beta": [0], "beta/turbo": [0], "alpha": [1]}
-
-
 # --- Failures -------------------------------------------------------------------------------------
 
 
