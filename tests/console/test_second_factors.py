@@ -106,6 +106,18 @@ def test_codes_cannot_be_guessed(person: User) -> None:
     )  # fmt: skip
 
 
+def test_a_recovery_code_stands_in_once(person: User) -> None:
+    first, second, third = browser(), browser(), browser()
+    sign_in(first)
+    _, codes = set_up_app(first)
+    assert len(codes) == 10
+    for client in (second, third):
+        sign_in(client)
+        client.post(reverse("mfa_authenticate"), {"code": codes[0]})
+
+    assert ["_auth_user_id" in client.session for client in (second, third)] == [True, False]
+
+
 def test_a_link_asks_for_the_second_factor_too(person: User) -> None:
     first, second = browser(), browser()
     sign_in(first)
