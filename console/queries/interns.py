@@ -7,8 +7,7 @@ from functools import cached_property
 from typing import Final, NamedTuple
 from uuid import UUID
 
-from django.conf import settings
-from django.db.models import Exists, OuterRef, Q, QuerySet
+from django.db.models import QuerySet
 from django.http import Http404
 from django.shortcuts import get_object_or_404
 
@@ -250,30 +249,20 @@ class InternDetail:
 
     @property
     def runs(self) -> QuerySet[ChatRun]:
-        """Its runs; `is_readable` is whether the person had every run of the conversation.
-
-        One can begin a turn in the session of another, and learns by that nothing said before.
-        """
-        others = ChatRun.objects.filter(session=OuterRef("session")).exclude(by=self.scope.user.pk)
-        rows = ChatRun.objects.filter(intern=self.intern.pk).select_related("session", "by")
-        # Of a session that is older than runs are kept nobody knows who had a turn in it.
-        known_from = self.now - timedelta(days=settings.INTERN_RUN_DAYS)
-        is_known = Q(session__created_at__gt=known_from)
-        return rows.annotate(is_readable=is_known & ~Exists(others))
+        return ChatRun.objects.filter(intern=self.intern.pk).select_related("session", "by")
 
     def find_session(self, named: str | None) -> str | None:
         """The id of the conversation that the page shows: that of the person's own open question,
-        else the named one, else the person's last one. None shows none, as an empty name does.
-        People read those in which nobody else had a turn; for another name it raises `Http404`."""
-        own = self.runs.filter(is_readable=True).order_by("-started_at")  # type: ignore[misc]  # Annotated.
-        ids = own.values_list("session__session_id", flat=True)
-        if self.question is not None:
-            asking = ids.filter(session=self.question.run.session_id).first()
-            if asking is not None:
-                return asking
+        else the named one, else the last that the person had a turn in. None shows none, as an
+        empty name does. As through the API, who may talk to the intern goes on with any of its
+        conversations; for a name that it does not know it raises `Http404`."""
+        me = self.scope.user.pk
+        if self.question is not None and self.question.run.by_id == me:
+            return self.question.run.session.session_id
         if named == "":
             return None
-        found = (ids.filter(session__session_id=named) if named else ids).first()
+        runs = self.runs.filter(session__session_id=named) if named else self.runs.filter(by=me)
+        found = runs.order_by("-started_at").values_list("session__session_id", flat=True).first()
         if named and found is None:
             raise Http404
         return found

@@ -179,9 +179,8 @@ def _render(
 def _list_turns(request: HttpRequest, detail: InternDetail) -> Listing[ChatRun]:
     def link(run: ChatRun) -> str:
         """To the conversation, for who may read it here."""
-        may_read = detail.may_talk and run.is_readable  # type: ignore[attr-defined]  # Annotated.
         session = urlencode({"session": run.session.session_id})
-        return f"{_link(detail.intern)}?{session}#talk" if may_read else ""
+        return f"{_link(detail.intern)}?{session}#talk" if detail.may_talk else ""
 
     columns = (
         Column("Began", lambda run: run.started_at, "time", order="time"),
