@@ -7,7 +7,8 @@ import pytest
 
 if TYPE_CHECKING:
     from accounts.models import Account, ApiKey, Workspace
-    from tests.accounts.brought import Providers
+    from tests.accounts.office import Office
+    from tests.accounts.own_credentials import Providers
     from tests.support.management import Manager
 
 
@@ -38,8 +39,15 @@ def mine(db: None) -> "Manager":
 
 
 @pytest.fixture
+def office(db: None) -> "Office":
+    from tests.accounts.office import open_office
+
+    return open_office()
+
+
+@pytest.fixture
 def providers() -> "Iterator[Providers]":
-    from tests.accounts.brought import asked_providers
+    from tests.accounts.own_credentials import asked_providers
 
     with asked_providers() as providers:
         yield providers

@@ -51,7 +51,7 @@ def trials() -> Iterator[list[KeyTrial]]:
     ports._registered[:] = before
 
 
-def brought(account: Account, name: str = "n", **said: Any) -> ByokCredential:
+def bring_credential(account: Account, name: str = "n", **said: Any) -> ByokCredential:
     whose: dict[str, Any] = {"account_id": account.pk, "workspace_id": None, "by": SYSTEM}
     whose |= {"provider": "acme", "key": KEY, "trial": ACCEPTED}
     return create_credential(**whose, name=name, **said).row
@@ -132,7 +132,7 @@ def test_what_is_not_the_account_s_or_no_good_key_is_refused(
         assert list(errors_of(add(admin_client, account, **{field: typed}))) == [field]
     assert not ByokCredential.objects.exists()
 
-    row = brought(account)
+    row = bring_credential(account)
     trials.append(REFUSED)
     assert list(errors_of(add(admin_client, account))) == ["key"]
     assert list(errors_of(change(admin_client, row, key="sk-new-0123456789"))) == ["key"]
@@ -141,7 +141,7 @@ def test_what_is_not_the_account_s_or_no_good_key_is_refused(
 
 
 def test_they_are_reordered_disabled_and_deleted(admin_client: Client, account: Account) -> None:
-    rows = {name: brought(account, name) for name in "abc"}
+    rows = {name: bring_credential(account, name) for name in "abc"}
 
     def order() -> str:
         living = ByokCredential.objects.living().order_by("sort_order")
@@ -168,7 +168,7 @@ def test_they_are_reordered_disabled_and_deleted(admin_client: Client, account: 
 def test_its_page_shows_what_it_was_used_for(
     admin_client: Client, account: Account, workspace: Workspace, key: ApiKey
 ) -> None:
-    row, now = brought(account), datetime.now(UTC)
+    row, now = bring_credential(account), datetime.now(UTC)
     owner = {"account": account, "workspace": workspace, "api_key": key, "created_at": now}
     detail = {"byok": {"id": str(row.pk)}}
     served: dict[str, Any] = {"is_byok": True, "detail": detail, "status": 200}

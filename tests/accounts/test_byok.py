@@ -13,8 +13,17 @@ from accounts.ports import KeyTrial
 from accounts.services import byok
 from accounts.services.keys import create_key, rotate_key
 from accounts.services.records import SYSTEM
-from tests.accounts.brought import FIELDS, HASHES, KEY, NEW, Providers, brought, caller_of, key_of
 from tests.accounts.dump import database_text
+from tests.accounts.own_credentials import (
+    FIELDS,
+    HASHES,
+    KEY,
+    NEW,
+    Providers,
+    bring_credential,
+    caller_of,
+    key_of,
+)
 from tests.support.management import Manager, manager
 
 pytestmark = [pytest.mark.django_db, pytest.mark.both, pytest.mark.usefixtures("providers")]
@@ -39,7 +48,7 @@ BAD: list[tuple[dict[str, Any], str]] = [
 
 
 def test_a_new_credential_shows_every_field_but_the_key(mine: Manager) -> None:
-    made = brought(mine)
+    made = bring_credential(mine)
 
     assert made.keys() == FIELDS
     shown: dict[str, Any] = {
@@ -69,7 +78,7 @@ def test_what_is_said_is_kept(mine: Manager) -> None:
         "allowed_user_ids": [],
     }
 
-    made = brought(mine, **said, key="x", unknown="field")
+    made = bring_credential(mine, **said, key="x", unknown="field")
 
     assert made == made | said | {"label": "..."}
     assert mine.ok("GET", f"/byok/{made['id'].upper()}")["data"] == made
@@ -96,13 +105,13 @@ def test_what_breaks_the_rules_is_refused(mine: Manager) -> None:
 def test_an_account_has_so_many_and_no_more(mine: Manager, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(byok, "CREDENTIALS_MAX", 2)
     team = str(mine.workspace("team").pk)
-    made = [brought(mine), brought(mine, workspace_id=team)]
+    made = [bring_credential(mine), bring_credential(mine, workspace_id=team)]
 
     said = mine.refused(400, "POST", "/byok", NEW)
     assert said.startswith("An account can have at most ")
 
     mine.ok("DELETE", f"/byok/{made[1]['id']}")
-    brought(mine)
+    bring_credential(mine)
 
 
 def test_places_are_counted_in_each_section_of_each_workspace(mine: Manager) -> None:
@@ -115,11 +124,11 @@ def test_places_are_counted_in_each_section_of_each_workspace(mine: Manager) -> 
         {},
         {"is_fallback": True},
     ]
-    assert [brought(mine, **each)["sort_order"] for each in said] == [0, 1, 0, 0, 2, 1]
+    assert [bring_credential(mine, **each)["sort_order"] for each in said] == [0, 1, 0, 0, 2, 1]
     # The free place of one that is gone is not the next one's.
     first, *_, third = reversed(mine.ok("GET", "/byok?limit=100")["data"])
     assert mine.ok("DELETE", f"/byok/{first['id']}") == {"deleted": True}
-    assert brought(mine)["sort_order"] == 3
+    assert bring_credential(mine)["sort_order"] == 3
     moved = mine.ok("PATCH", f"/byok/{third['id']}", {"is_fallback": False})["data"]
     assert (moved["is_fallback"], moved["sort_order"]) == (False, 4)
 
@@ -127,10 +136,10 @@ def test_places_are_counted_in_each_section_of_each_workspace(mine: Manager) -> 
 def test_lists_are_narrowed_and_paged(mine: Manager) -> None:
     team = str(mine.workspace("team").pk)
     for provider in ("openai", "acme", "openai"):
-        brought(mine, provider=provider)
-    brought(mine, workspace_id=team)
+        bring_credential(mine, provider=provider)
+    bring_credential(mine, workspace_id=team)
     ByokCredential.objects.filter(workspace__id=team).update(workspace=None)
-    brought(mine, workspace_id=team)
+    bring_credential(mine, workspace_id=team)
 
     def places(query: str) -> list[tuple[str, int]]:
         return [(e["provider"], e["sort_order"]) for e in mine.ok("GET", f"/byok{query}")["data"]]
@@ -149,7 +158,9 @@ def test_lists_are_narrowed_and_paged(mine: Manager) -> None:
 
 def test_omitted_is_unchanged_and_null_is_cleared(mine: Manager) -> None:
     key = key_of(mine)
-    made = brought(mine, name="n", allowed_models=["a/b"], allowed_api_key_hashes=[key.hash])
+    made = bring_credential(
+        mine, name="n", allowed_models=["a/b"], allowed_api_key_hashes=[key.hash]
+    )
     path = f"/byok/{made['id']}"
 
     changed = mine.ok("PATCH", path, {"disabled": True, "provider": "acme", "sort_order": 9})
@@ -165,7 +176,7 @@ def test_omitted_is_unchanged_and_null_is_cleared(mine: Manager) -> None:
 
 
 def test_what_moved_meanwhile_is_a_conflict(mine: Manager, providers: Providers) -> None:
-    made = brought(mine)
+    made = bring_credential(mine)
     path, changes = f"/byok/{made['id']}", {"key": "sk-another-key-1234", "name": "mine"}
 
     def change() -> None:
@@ -188,8 +199,8 @@ def test_what_moved_meanwhile_is_a_conflict(mine: Manager, providers: Providers)
 def test_a_place_that_is_taken_is_a_conflict(
     mine: Manager, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    brought(mine)
-    path = f"/byok/{brought(mine, is_fallback=True)['id']}"
+    bring_credential(mine)
+    path = f"/byok/{bring_credential(mine, is_fallback=True)['id']}"
     monkeypatch.setattr(byok, "find_next_place", lambda row: (0, 1))
 
     mine.refused(409, "PATCH", path, {"is_fallback": False})
@@ -200,7 +211,7 @@ def test_a_place_that_is_taken_is_a_conflict(
 
 def test_everything_at_once_takes_no_more_queries(mine: Manager) -> None:
     first, second = key_of(mine), key_of(mine, "second")
-    made = brought(mine, **{HASHES: [first.hash]})
+    made = bring_credential(mine, **{HASHES: [first.hash]})
     path = f"/byok/{made['id']}"
     body = {
         "key": "sk-another-key-1234",
@@ -226,8 +237,8 @@ def test_everything_at_once_takes_no_more_queries(mine: Manager) -> None:
 
 def test_credentials_are_moved_within_their_section(mine: Manager) -> None:
     for name in "abcd":
-        brought(mine, name=name)
-    brought(mine, name="x", is_fallback=True)
+        bring_credential(mine, name=name)
+    bring_credential(mine, name="x", is_fallback=True)
     mine.ok("DELETE", f"/byok/{ByokCredential.objects.get(name='b').pk}")
 
     def order() -> str:
@@ -256,7 +267,7 @@ def test_a_key_is_tried_before_it_is_kept_and_outside_of_any_transaction(
     within: list[bool] = []
     providers.meanwhile = lambda: within.append(bool(connection.savepoint_ids))
     providers.verdict = KeyTrial("untold", "the provider did not answer")
-    made = brought(mine)
+    made = bring_credential(mine)
     path = f"/byok/{made['id']}"
     # One that does not say is believed.
     assert ByokCredential.objects.get().key_said == "the provider did not answer"
@@ -282,7 +293,7 @@ def test_a_key_is_tried_before_it_is_kept_and_outside_of_any_transaction(
 
 def test_no_key_is_kept_or_recorded_as_it_is(mine: Manager) -> None:
     cloud = '{\n "private_key": "canary-of-a-cloud-key", "id": 1}'
-    made = [brought(mine), brought(mine, key=cloud)]
+    made = [bring_credential(mine), bring_credential(mine, key=cloud)]
     mine.ok("PATCH", f"/byok/{made[0]['id']}", {"key": "canary-of-a-new-key-0000"})
     assert made[1]["label"] == "{...}"
     sealed = list(ByokCredential.objects.values_list("sealed", flat=True))
@@ -299,7 +310,7 @@ def test_no_key_is_kept_or_recorded_as_it_is(mine: Manager) -> None:
 
 
 def test_a_deleted_credential_is_wiped(mine: Manager) -> None:
-    key, made = key_of(mine), brought(mine)
+    key, made = key_of(mine), bring_credential(mine)
     assert len(caller_of(key).byok) == 1
 
     assert mine.ok("DELETE", f"/byok/{made['id']}") == {"deleted": True}
@@ -319,7 +330,7 @@ def test_a_deleted_credential_is_wiped(mine: Manager) -> None:
 
 def test_a_rotated_key_of_the_account_is_still_the_one_that_was_meant(mine: Manager) -> None:
     key = key_of(mine)
-    made = brought(mine, **{HASHES: [key.hash]})
+    made = bring_credential(mine, **{HASHES: [key.hash]})
     rotate_key(keys=ApiKey.objects.filter(pk=key.pk))
     key.refresh_from_db()
 
@@ -333,7 +344,7 @@ def test_whoever_brought_none_costs_no_query(mine: Manager) -> None:
 
     with CaptureQueriesContext(connection) as before:
         assert caller_of(key).byok == ()
-    brought(mine)
+    bring_credential(mine)
     with CaptureQueriesContext(connection) as after:
         (found,) = caller_of(key).byok
 
@@ -347,16 +358,16 @@ def test_a_key_gets_what_is_for_it_in_order(mine: Manager) -> None:
         account=mine.account, name="s", workspace=mine.account.workspaces.get(is_default=True)
     )[0]
     team = str(mine.workspace("team").pk)
-    brought(mine, name="last", is_fallback=True)
-    brought(mine, name="first")
-    brought(mine, name="off", disabled=True)
-    brought(mine, name="mine alone", **{HASHES: [key.hash]})
-    brought(mine, name="the admin's", allowed_user_ids=[mine.admin.public_id])
-    brought(mine, name="nobody's", allowed_user_ids=[])
-    brought(mine, name="the team's", workspace_id=team)
-    brought(mine, name="everybody's")
+    bring_credential(mine, name="last", is_fallback=True)
+    bring_credential(mine, name="first")
+    bring_credential(mine, name="off", disabled=True)
+    bring_credential(mine, name="mine alone", **{HASHES: [key.hash]})
+    bring_credential(mine, name="the admin's", allowed_user_ids=[mine.admin.public_id])
+    bring_credential(mine, name="nobody's", allowed_user_ids=[])
+    bring_credential(mine, name="the team's", workspace_id=team)
+    bring_credential(mine, name="everybody's")
     ByokCredential.objects.filter(name="everybody's").update(workspace=None, sort_order=0)
-    brought(manager("other"), name="theirs")
+    bring_credential(manager("other"), name="theirs")
 
     def names(key: ApiKey) -> list[str | None]:
         ids = [entry.id for entry in caller_of(key).byok]

@@ -39,14 +39,14 @@ def credits_of(account: Account) -> int:
     return account.total_credits_nano
 
 
-def paid(account: Account, usd: float = 100, ref: str = "p1", **more: Any) -> LedgerEntry:
+def pay(account: Account, usd: float = 100, ref: str = "p1", **more: Any) -> LedgerEntry:
     nano = int(usd * USD)
     return take_payment(account=account, paid_nano=nano, source="s", source_ref=ref, **more)[0]
 
 
 def test_a_payment_counts_once_and_its_fee_is_kept(account: Account, settings: Settings) -> None:
     settings.CREDIT_FEE_RATE = 0.055
-    entry = paid(account, by=command_actor("test"))
+    entry = pay(account, by=command_actor("test"))
     settings.CREDIT_FEE_RATE = 0.1
     again, new = take_payment(account=account, paid_nano=100 * USD, source="s", source_ref="p1")
 
@@ -62,13 +62,13 @@ def test_a_payment_counts_once_and_its_fee_is_kept(account: Account, settings: S
 
 def test_a_reference_names_one_movement(account: Account) -> None:
     other = open_account(name="other")
-    paid(account)
+    pay(account)
     grant: dict[str, Any] = {"account": account, "amount_nano": 100 * USD, "kind": "grant"}
 
     with pytest.raises(MovementConflict):
-        paid(account, 101)
+        pay(account, 101)
     with pytest.raises(MovementConflict):
-        paid(other, 100)
+        pay(other, 100)
     with pytest.raises(MovementConflict):
         add_credits(**grant, source="s", source_ref="p1")
     assert (credits_of(account), credits_of(other)) == (100 * USD, 0)
@@ -87,7 +87,7 @@ def test_something_is_left_of_every_payment(paid_nano: int, rate: float) -> None
 
 
 def test_a_refund_takes_what_is_left_and_a_chargeback_may_go_below_zero(account: Account) -> None:
-    paid(account, 10)
+    pay(account, 10)
     Account.objects.update(total_usage_nano=3 * USD, held_nano=2 * USD)
     refund: dict[str, Any] = {"account": account, "source": "s"}
 
@@ -105,7 +105,7 @@ def test_a_refund_takes_what_is_left_and_a_chargeback_may_go_below_zero(account:
 
 def test_a_transfer_is_two_entries_or_none(account: Account) -> None:
     other = open_account(name="other")
-    paid(account, 10)
+    pay(account, 10)
     ref = str(uuid.uuid4())
     move: dict[str, Any] = {"giver": account, "taker": other, "source_ref": ref}
 
@@ -134,7 +134,7 @@ def book(account: Account, kind: str, amount: int, days_ago: float, ref: str) ->
     Account.objects.filter(pk=account.pk).update(**{total: F(total) + amount})
 
 
-def expired(account: Account) -> int:
+def sum_expired(account: Account) -> int:
     entries = LedgerEntry.objects.filter(account=account, kind="expiry")
     return -sum(entry.amount_nano for entry in entries)
 
@@ -177,9 +177,9 @@ def test_what_is_left_of_old_lots_expires(
         first, again = expire(), expire()
 
         lots = [(amount, True) for amount in old] + [(amount, False) for amount in young]
-        assert expired(account) == left_of_old_lots(lots, used + refunded + held)
+        assert sum_expired(account) == left_of_old_lots(lots, used + refunded + held)
         assert again == 0
-        assert first == (expired(account) > 0)
+        assert first == (sum_expired(account) > 0)
         assert audit_is_clean()
         transaction.set_rollback(True)
 
@@ -196,10 +196,10 @@ def test_what_a_request_holds_expires_once_it_is_free(account: Account) -> None:
     Account.objects.update(held_nano=4)
 
     expire()
-    assert expired(account) == 6
+    assert sum_expired(account) == 6
     Account.objects.update(held_nano=0)
     expire(now=NOW + timedelta(hours=1))
-    assert expired(account) == 15
+    assert sum_expired(account) == 15
 
 
 def test_many_accounts_expire_in_batches(db: None, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -217,7 +217,7 @@ def test_the_task_expires_nothing_unless_it_is_said(account: Account, settings: 
     assert tasks.expire_credits() == 0
     settings.CREDIT_EXPIRY_DAYS = 365
     assert tasks.expire_credits() == 1
-    assert expired(account) == 10
+    assert sum_expired(account) == 10
     call_command("audit_ledger")
 
 
@@ -232,4 +232,4 @@ def test_four_runs_at_once_expire_once(account: Account) -> None:
             connection.close()
 
     assert sum(at_a_time(4, 4, run)) == 1
-    assert expired(account) == 10
+    assert sum_expired(account) == 10

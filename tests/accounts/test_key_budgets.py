@@ -180,7 +180,7 @@ def test_the_counter_stands_with_its_limit_from_the_change_on(mine: Manager) -> 
     assert Account.objects.get(pk=mine.account.pk).limits_version == 2
 
 
-def told(mine: Manager, string: str) -> Any:
+def read_own_key(mine: Manager, string: str) -> Any:
     forget_keys()
     status, answer = mine.call("GET", "/key", key=string)
     assert status == 200
@@ -192,13 +192,13 @@ def test_a_key_that_is_held_to_nothing_has_none(mine: Manager) -> None:
     home = mine.account.workspaces.get()
     key, string = create_key(account=mine.account, name="k", workspace=home)
 
-    data = told(mine, string)
+    data = read_own_key(mine, string)
 
     assert (data["budgets"], data["effective_budget"]) == ([], None)
     assert data["allowed_data_regions"] == ["global", "europe", "us"]
     assert data["workspace_id"] == str(key.workspace_id)
     assert data["organization_id"] == str(mine.account.pk)
-    assert told(mine, mine.key)["workspace_id"] is None
+    assert read_own_key(mine, mine.key)["workspace_id"] is None
 
 
 def test_all_budgets_stand_in_the_order_in_which_they_refuse(mine: Manager) -> None:
@@ -239,7 +239,7 @@ def test_all_budgets_stand_in_the_order_in_which_they_refuse(mine: Manager) -> N
         limit_nano=USD,
     )
 
-    data = told(mine, string)
+    data = read_own_key(mine, string)
 
     names = ("scope", "reset_interval", "limit_usd", "spend_usd", "include_byok")
     assert [tuple(row[name] for name in names) for row in data["budgets"]] == [
@@ -281,7 +281,7 @@ def test_a_budget_set_while_requests_run_tells_what_they_cost_before_it_is_met(
     Hold.objects.all().delete()
     charge(key, USD // 2, "gen-running", now)
 
-    (budget,) = told(mine, string)["budgets"]
+    (budget,) = read_own_key(mine, string)["budgets"]
     assert (budget["spend_usd"], budget["remaining_usd"]) == (2.5, 28.5)
     for shown in (page(WorkspaceBudget), page(Workspace, "change", home.pk)):
         assert ">2.5<" in admin_client.get(shown).text

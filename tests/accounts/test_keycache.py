@@ -35,7 +35,7 @@ def test_keys_do_not_repeat_and_are_hashed_as_a_whole() -> None:
     assert hash_key(keys[0]) == hashlib.sha256(keys[0].encode("ascii")).hexdigest()
 
 
-def mangled(key: str, chance: random.Random) -> str:
+def mangle(key: str, chance: random.Random) -> str:
     """A typo: a digit changed, two neighbours swapped, one lost, one too many, upper case."""
     at = chance.randrange(len(PREFIX), len(key) - 1)
     other = chance.choice([digit for digit in "0123456789abcdef" if digit != key[at]])
@@ -57,7 +57,7 @@ def mangled(key: str, chance: random.Random) -> str:
 def test_a_thousand_typos_and_odd_strings_are_all_told_from_real_keys() -> None:
     chance, key = random.Random(1), generate_key(PREFIX)
     odd = ["", PREFIX, "Bearer", "sk-", "é" * 73, PREFIX + "é" * 64, PREFIX + "\x00" * 64]
-    odd += [mangled(key, chance) for _ in range(1000)]
+    odd += [mangle(key, chance) for _ in range(1000)]
     assert not any(is_well_formed(text, PREFIX) for text in [*odd, "0" * 10**6])
 
 

@@ -35,7 +35,7 @@ def mine(db: None, settings: Settings) -> Manager:
     return manager("mine")
 
 
-def told(mine: Manager, **changes: Any) -> dict[str, Any]:
+def make_payment(mine: Manager, **changes: Any) -> dict[str, Any]:
     usual = {"source": "stripe", "source_ref": "pi_1", "amount_usd": 12.5}
     said = usual | {"account_id": str(mine.account.pk)} | changes
     return {name: value for name, value in said.items() if value is not ...}
@@ -62,7 +62,7 @@ def test_a_payment_is_credited_but_its_fee_once(mine: Manager, settings: Setting
     account: Account = mine.account
     # What an operator booked is another payment.
     add_credits(account=account, amount_nano=1, source="admin", source_ref="pi_1")
-    answers = [send(told(mine)).json() for _ in range(3)]
+    answers = [send(make_payment(mine)).json() for _ in range(3)]
 
     assert [answer["data"] for answer in answers] == [{"credited": n == 0} for n in range(3)]
     entry = LedgerEntry.objects.get(source="stripe")
@@ -76,10 +76,10 @@ def test_a_payment_is_credited_but_its_fee_once(mine: Manager, settings: Setting
 
 def test_another_amount_or_account_under_the_same_reference_is_a_conflict(mine: Manager) -> None:
     other = open_account(name="other")
-    send(told(mine))
+    send(make_payment(mine))
 
     for changes in ({"amount_usd": 12.6}, {"amount_usd": 1}, {"account_id": str(other.pk)}):
-        response = send(told(mine, **changes))
+        response = send(make_payment(mine, **changes))
         assert response.status_code == 409
         assert "name another payment" in response.json()["error"]["message"]
     assert LedgerEntry.objects.get().account == mine.account
@@ -88,7 +88,7 @@ def test_another_amount_or_account_under_the_same_reference_is_a_conflict(mine: 
 
 
 def test_a_bad_signature_is_401(mine: Manager) -> None:
-    body = json.dumps(told(mine))
+    body = json.dumps(make_payment(mine))
     wrong = ["", "sha256=", "sha256=" + "0" * 64, "nonsense", signature(b"another body"), "é\xff"]
     for each in wrong:
         options: Any = {"HTTP_X_SIGNATURE": each} if each else {}
@@ -114,11 +114,11 @@ def test_no_other_text_is_a_signature(body: bytes, told: str) -> None:
 def test_a_credential_that_is_there_must_be_good_and_without_a_secret_there_is_no_such_path(
     mine: Manager, settings: Settings
 ) -> None:
-    refused(401, told(mine), Authorization="Bearer nope")
+    refused(401, make_payment(mine), Authorization="Bearer nope")
     settings.CREDITS_WEBHOOK_SECRET = ""
-    refused(404, told(mine), **{"X-Signature": signature(b"", "")})
+    refused(404, make_payment(mine), **{"X-Signature": signature(b"", "")})
     settings.CREDITS_WEBHOOK_SECRET = SECRET
-    assert send(told(mine), Authorization=f"Bearer {mine.key}").status_code == 200
+    assert send(make_payment(mine), Authorization=f"Bearer {mine.key}").status_code == 200
 
 
 def test_a_body_that_cannot_be_meant_is_400(mine: Manager) -> None:
@@ -130,9 +130,9 @@ def test_a_body_that_cannot_be_meant_is_400(mine: Manager) -> None:
     }
     for field, values in odd.items():
         for value in values:
-            error = refused(400, told(mine, **{field: value}))
+            error = refused(400, make_payment(mine, **{field: value}))
             assert [issue["path"] for issue in error["metadata"]["issues"]] == [field]
-    error = refused(400, told(mine, source="s" * 33))
+    error = refused(400, make_payment(mine, source="s" * 33))
     assert error["message"] == "source: Too big: expected string to have <=32 characters"
     for raw in (b"{", b"[]", b"null", b"\xff"):
         refused(400, raw)

@@ -49,7 +49,7 @@ _MARKS = (
 OBJECTS = 8
 
 
-def counted(
+def count_queries(
     tenant: Tenant, kind: str, method: str, path: str, body: str, **headers: str
 ) -> tuple[Any, list[str]]:
     """The answer, and what the database was asked for it."""
@@ -66,7 +66,7 @@ def counted(
 
 
 @contextmanager
-def undone() -> Iterator[None]:
+def roll_back() -> Iterator[None]:
     """What is changed within is as it was behind it."""
     with transaction.atomic():
         yield
@@ -86,11 +86,11 @@ def tenant(settings: Settings) -> Tenant:
 
 def test_no_endpoint_asks_more_than_six_times(tenant: Tenant) -> None:
     for route in (route for route in TABLE if route.startswith("api/")):
-        with undone():
+        with roll_back():
             for method, rows in TABLE[route].items():
                 most = _MORE.get((method, route), QUERIES_MAX)
                 for row, kind in itertools.product(rows, ("", *tenant.keys)):
                     asked = asked_of(row, tenant)
-                    answer, queries = counted(tenant, kind, method, asked.path, asked.body)
+                    answer, queries = count_queries(tenant, kind, method, asked.path, asked.body)
                     assert answer.status_code == expected(row, kind), (method, asked.path, kind)
                     assert len(queries) <= most, (method, asked.path, kind, queries)

@@ -48,15 +48,15 @@ def caller(key: ApiKey) -> Caller:
     return found
 
 
-def wanted(caller: Caller, **changes: Any) -> RequestIdentity:
+def make_identity(caller: Caller, **changes: Any) -> RequestIdentity:
     usual = RequestIdentity(
         caller, "/api/v1/chat/completions", "k", "0" * 64, f"gen-{uuid.uuid4().hex}"
     )
     return usual._replace(**changes)
 
 
-def claimed(caller: Caller, now: datetime = NOW, **changes: Any) -> Claim:
-    got = claim_request(wanted(caller, **changes), now=now)
+def make_claim(caller: Caller, now: datetime = NOW, **changes: Any) -> Claim:
+    got = claim_request(make_identity(caller, **changes), now=now)
     assert isinstance(got, Claim)
     return got
 
@@ -66,63 +66,63 @@ def row() -> RepeatableRequest:
 
 
 def test_the_first_carries_out_and_the_second_is_told_the_same(caller: Caller) -> None:
-    mine = claimed(caller)
+    mine = make_claim(caller)
     with pytest.raises(RequestInProgress) as under_way:
-        claim_request(wanted(caller), now=NOW)
+        claim_request(make_identity(caller), now=NOW)
     assert under_way.value.headers == {"Retry-After": "1"}
 
     finish_request(mine, status=200, body=SECRET)
 
-    assert claim_request(wanted(caller)) == StoredAnswer(200, SECRET, mine.generation_id)
+    assert claim_request(make_identity(caller)) == StoredAnswer(200, SECRET, mine.generation_id)
 
 
 def test_neither_key_nor_answer_is_to_be_read_in_the_table(caller: Caller) -> None:
-    finish_request(claimed(caller, key="customer@example.com"), status=200, body=SECRET)
+    finish_request(make_claim(caller, key="customer@example.com"), status=200, body=SECRET)
 
     text = database_text()
     assert "customer@example.com" not in text
     assert "a secret of the answer" not in text
     with override_settings(VAULT_MASTER_KEY="another"), pytest.raises(AnswerNotStored):
-        claim_request(wanted(caller, key="customer@example.com"))
-    sealed, other = row().sealed_answer, claimed(caller, key="other")
+        claim_request(make_identity(caller, key="customer@example.com"))
+    sealed, other = row().sealed_answer, make_claim(caller, key="other")
     finish_request(other, status=200, body=b"{}")
     RepeatableRequest.objects.filter(pk=other.row_id).update(sealed_answer=sealed)
     with pytest.raises(AnswerNotStored):
-        claim_request(wanted(caller, key="other"))
+        claim_request(make_identity(caller, key="other"))
 
 
 def test_another_body_is_refused_unless_the_first_was(caller: Caller) -> None:
     def reuse() -> str:
         with pytest.raises(IdempotencyKeyReused) as refused:
-            claim_request(wanted(caller, body_hash="1" * 64), now=NOW)
+            claim_request(make_identity(caller, body_hash="1" * 64), now=NOW)
         reason: str = refused.value.metadata["reason"]
         return reason
 
-    first = claimed(caller)
+    first = make_claim(caller)
     assert reuse() == "idempotency_key_reused"
     finish_request(first, status=200, body=b"{}")
     assert reuse() == "idempotency_key_reused"
-    forget_request(claimed(caller, key="refused"))
-    claimed(caller, key="refused", body_hash="1" * 64)
+    forget_request(make_claim(caller, key="refused"))
+    make_claim(caller, key="refused", body_hash="1" * 64)
 
 
 def test_a_key_means_something_to_one_api_key_on_one_path(caller: Caller) -> None:
-    claimed(caller)
-    claimed(caller, path="/api/v1/messages")
-    claimed(replace(caller, key_id=caller.key_id + 1))
-    claimed(caller, key="k2")
+    make_claim(caller)
+    make_claim(caller, path="/api/v1/messages")
+    make_claim(replace(caller, key_id=caller.key_id + 1))
+    make_claim(caller, key="k2")
     assert RepeatableRequest.objects.count() == 4
 
 
 @pytest.mark.parametrize("body", [None, b"x" * (ANSWER_BYTES_MAX + 1)])
 def test_without_a_kept_answer_its_generation_is_told(caller: Caller, body: bytes | None) -> None:
-    mine, largest = claimed(caller), claimed(caller, key="largest")
+    mine, largest = make_claim(caller), make_claim(caller, key="largest")
     finish_request(largest, status=200, body=b"x" * ANSWER_BYTES_MAX)
-    assert isinstance(claim_request(wanted(caller, key="largest")), StoredAnswer)
+    assert isinstance(claim_request(make_identity(caller, key="largest")), StoredAnswer)
     finish_request(mine, status=200, body=body)
 
     with pytest.raises(AnswerNotStored) as refused:
-        claim_request(wanted(caller))
+        claim_request(make_identity(caller))
 
     assert refused.value.metadata["generation_id"] == mine.generation_id
     assert refused.value.headers == {"X-Generation-Id": mine.generation_id}
@@ -130,19 +130,21 @@ def test_without_a_kept_answer_its_generation_is_told(caller: Caller, body: byte
 
 
 def test_answers_are_told_for_an_hour_and_remembered_for_a_day(caller: Caller) -> None:
-    finish_request(claimed(caller, now=datetime.now(UTC)), status=200, body=SECRET)
+    finish_request(make_claim(caller, now=datetime.now(UTC)), status=200, body=SECRET)
     kept = row()
     assert kept.answer_until is not None
     assert timedelta(minutes=59) < kept.answer_until - kept.created_at < timedelta(minutes=61)
     late, later = kept.answer_until, kept.created_at + timedelta(hours=24)
 
-    assert isinstance(claim_request(wanted(caller), now=late - timedelta(seconds=1)), StoredAnswer)
+    assert isinstance(
+        claim_request(make_identity(caller), now=late - timedelta(seconds=1)), StoredAnswer
+    )
     with pytest.raises(AnswerNotStored):
-        claim_request(wanted(caller), now=late)
+        claim_request(make_identity(caller), now=late)
     assert delete_expired_requests(now=late) == 1
     assert row().sealed_answer is None
     assert delete_expired_requests(now=late) == 0
-    assert isinstance(claim_request(wanted(caller), now=later), Claim)
+    assert isinstance(claim_request(make_identity(caller), now=later), Claim)
     assert delete_expired_requests(now=later + timedelta(days=1)) == 1
     assert not RepeatableRequest.objects.exists()
 
@@ -150,7 +152,7 @@ def test_answers_are_told_for_an_hour_and_remembered_for_a_day(caller: Caller) -
 def test_old_rows_go_in_batches(caller: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(repeatable, "_BATCH", 2)
     for number in range(5):
-        finish_request(claimed(caller, key=str(number)), status=200, body=SECRET)
+        finish_request(make_claim(caller, key=str(number)), status=200, body=SECRET)
 
     monkeypatch.setattr(repeatable, "_BATCHES_MAX", 1)
     assert delete_expired_requests(now=NOW + timedelta(days=3650)) == 4
@@ -164,16 +166,16 @@ def test_old_rows_go_in_batches(caller: Caller, monkeypatch: pytest.MonkeyPatch)
 
 
 def test_what_was_never_charged_begins_anew_under_a_new_generation(caller: Caller) -> None:
-    dead = claimed(caller)
+    dead = make_claim(caller)
     with pytest.raises(RequestInProgress):
-        claim_request(wanted(caller), now=NOW + LEASE - timedelta(seconds=1))
+        claim_request(make_identity(caller), now=NOW + LEASE - timedelta(seconds=1))
 
-    mine = claimed(caller, now=NOW + LEASE)
+    mine = make_claim(caller, now=NOW + LEASE)
 
     # One of many takes over.
     for _ in range(3):
         with pytest.raises(RequestInProgress):
-            claim_request(wanted(caller), now=NOW + LEASE)
+            claim_request(make_identity(caller), now=NOW + LEASE)
     assert mine.row_id == dead.row_id
     assert mine.generation_id != dead.generation_id
     closed = LedgerEntry.objects.get(generation_id=dead.generation_id)
@@ -182,38 +184,38 @@ def test_what_was_never_charged_begins_anew_under_a_new_generation(caller: Calle
     forget_request(dead)
     assert row().finished_at is None, "whoever lost the lease writes nothing"
     finish_request(mine, status=200, body=SECRET)
-    assert claim_request(wanted(caller)) == StoredAnswer(200, SECRET, mine.generation_id)
+    assert claim_request(make_identity(caller)) == StoredAnswer(200, SECRET, mine.generation_id)
 
 
 def test_what_still_holds_money_is_not_taken_over(caller: Caller, key: ApiKey) -> None:
-    dead = claimed(caller)
+    dead = make_claim(caller)
     assert dead.generation_id is not None
     hold(key, 1, dead.generation_id, NOW)
 
     with pytest.raises(RequestInProgress):
-        claim_request(wanted(caller), now=NOW + LEASE)
+        claim_request(make_identity(caller), now=NOW + LEASE)
 
     assert not LedgerEntry.objects.exists()
 
 
 def test_what_was_charged_is_never_carried_out_again(caller: Caller, key: ApiKey) -> None:
-    dead = claimed(caller)
+    dead = make_claim(caller)
     assert dead.generation_id is not None
     charge(key, 5, dead.generation_id, NOW)
     # A charge of this moment is about to be told.
     with pytest.raises(RequestInProgress):
-        claim_request(wanted(caller), now=NOW + timedelta(seconds=1))
+        claim_request(make_identity(caller), now=NOW + timedelta(seconds=1))
     for after in (timedelta(seconds=61), LEASE, timedelta(hours=23)):
         with pytest.raises(AnswerNotStored) as refused:
-            claim_request(wanted(caller), now=NOW + after)
+            claim_request(make_identity(caller), now=NOW + after)
         assert refused.value.metadata["generation_id"] == dead.generation_id
 
 
 def test_a_management_request_is_free_after_a_minute(caller: Caller) -> None:
-    claimed(caller, generation_id=None)
+    make_claim(caller, generation_id=None)
     with pytest.raises(RequestInProgress):
-        claim_request(wanted(caller, generation_id=None), now=NOW + timedelta(seconds=59))
-    claimed(caller, now=NOW + timedelta(seconds=60), generation_id=None)
+        claim_request(make_identity(caller, generation_id=None), now=NOW + timedelta(seconds=59))
+    make_claim(caller, now=NOW + timedelta(seconds=60), generation_id=None)
     assert not LedgerEntry.objects.exists()
 
 

@@ -15,25 +15,20 @@ from accounts.keystring import hash_key
 from accounts.models import ApiKey
 from accounts.scopes import SCOPES, find_area
 from accounts.services.keys import create_key
-from tests.accounts.office import KEYS, Office, at, open_office
+from tests.accounts.office import KEYS, Office, at
 from tests.support.access_table import TABLE
 
 pytestmark = [pytest.mark.django_db, pytest.mark.both]
 
 
-@pytest.fixture
-def office(db: None) -> Office:
-    return open_office()
-
-
-def scoped(office: Office, *scopes: str, **more: Any) -> str:
+def make_scoped_key(office: Office, *scopes: str, **more: Any) -> str:
     """The string of a management key with these scopes; without any it may do everything."""
     place: Any = {"account": office.account, "workspace": None}
     return create_key(**place, name="s", scopes=list(scopes) or None, **more)[1]
 
 
 def test_a_refusal_names_the_scope_that_is_missing(office: Office) -> None:
-    key = scoped(office, "read")
+    key = make_scoped_key(office, "read")
     code, said = office.call("POST", KEYS, {"name": "k"}, key=key)
 
     assert (code, said["error"]["message"]) == (403, 'This management key lacks the scope "keys"')
@@ -45,7 +40,7 @@ def test_a_refusal_names_the_scope_that_is_missing(office: Office) -> None:
 
 
 def test_a_key_says_its_scopes(office: Office) -> None:
-    key = scoped(office, "billing", allowed_ips=["127.0.0.0/8"])
+    key = make_scoped_key(office, "billing", allowed_ips=["127.0.0.0/8"])
     code, said = office.call("GET", "/key", key=key)
     assert code == 200
     assert (said["data"]["scopes"], said["data"]["allowed_ips"]) == (["billing"], ["127.0.0.0/8"])
@@ -61,7 +56,7 @@ def test_each_scope_opens_paths_that_are_there() -> None:
 
 def test_what_no_scope_opens_needs_a_key_without_any(office: Office) -> None:
     path, body = "/generation/feedback", {"generation_id": "gen-x", "category": "other"}
-    key = scoped(office, *SCOPES)
+    key = make_scoped_key(office, *SCOPES)
     code, said = office.call("POST", path, body, key=key)
 
     assert (code, said["error"]["metadata"]["required_scope"]) == (403, None)
@@ -76,7 +71,7 @@ def test_only_management_keys_have_scopes(office: Office) -> None:
 
 
 def test_the_use_of_a_management_key_is_noted(office: Office) -> None:
-    key = scoped(office, "read")
+    key = make_scoped_key(office, "read")
     office.call("GET", KEYS, key=key)
     uses.write()
     assert ApiKey.objects.get(hash=hash_key(key)).last_used_at is not None

@@ -279,12 +279,10 @@ def test_csv_is_an_attachment_without_formulas(mine: Manager) -> None:
 
 def test_an_odd_query_is_400(mine: Manager) -> None:
     for query, path in (
-        ("start=yesterday", "start"),
         ("start=2026-13-01", "start"),
         ("end=2026-01-01T00:00:00", "end"),
         ("end=2026-01-01T00:00:00%2B02:00", "end"),
         ("start=2026-01-02&end=2026-01-01", "end"),
-        ("format=pdf", "format"),
     ):
         status, said = mine.call("GET", f"/credits/statement?{query}")
         assert status == 400

@@ -66,7 +66,7 @@ def spend(scope: str, scope_id: str, usd: float, **columns: Any) -> None:
     )
 
 
-def crossed(kind: str) -> list[int]:
+def list_levels(kind: str) -> list[int]:
     """The levels that events tell of."""
     events = Event.objects.filter(kind=kind).order_by("at")
     return sorted(event.data["level_percent"] for event in events)
@@ -81,7 +81,7 @@ def test_each_level_of_a_budget_is_told_once(workspace: Workspace, enforcement: 
         told.append(record_spending(now=NOW))
 
     assert told == [0, 1, 0, 1, 0, 1, 0]
-    assert crossed("budget.threshold") == [50, 80, 100]
+    assert list_levels("budget.threshold") == [50, 80, 100]
     last = Event.objects.get(kind="budget.threshold", data__level_percent=100)
     assert last.workspace_id == workspace.pk
     assert "$10.00 of its monthly budget of $10.00" in last.text
@@ -133,7 +133,7 @@ def test_each_level_of_a_key_s_limit_is_told_once(
         spend("key", str(key.pk), usd, limit_nano=limit_nano)
         record_spending(now=NOW)
 
-    assert crossed("key.limit_threshold") == [50, 80]
+    assert list_levels("key.limit_threshold") == [50, 80]
 
 
 @pytest.mark.parametrize("enforcement", ["block", "warn"])

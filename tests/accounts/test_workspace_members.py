@@ -29,7 +29,7 @@ def add(mine: Manager, *users: User) -> Any:
     return mine.ok("POST", "/workspaces/team/members/add", ids(*users))
 
 
-def listed(mine: Manager, query: str = "", workspace: str = "team") -> list[str]:
+def list_members(mine: Manager, query: str = "", workspace: str = "team") -> list[str]:
     said = mine.ok("GET", f"/workspaces/{workspace}/members{query}")
     return [each["user_id"] for each in said["data"]]
 
@@ -60,7 +60,7 @@ def test_a_stranger_among_them_keeps_all_out(mine: Manager) -> None:
         body = {"user_ids": [ada.public_id, unknown]}
         said = mine.refused(400, "POST", "/workspaces/team/members/add", body)
         assert said == "user_ids.1: Invalid input: no member of this account"
-    assert listed(mine) == []
+    assert list_members(mine) == []
 
 
 def test_a_hundred_take_no_more_queries_than_one_and_are_listed_newest_first(
@@ -77,8 +77,8 @@ def test_a_hundred_take_no_more_queries_than_one_and_are_listed_newest_first(
         rows.update(created_at=now + timedelta(days=days))
     newest_first = [user.public_id for user in reversed(people)]
 
-    assert listed(mine, "?limit=100") == newest_first
-    assert listed(mine, "?offset=1&limit=1") == newest_first[1:2]
+    assert list_members(mine, "?limit=100") == newest_first
+    assert list_members(mine, "?offset=1&limit=1") == newest_first[1:2]
     assert mine.ok("GET", "/workspaces/team/members?limit=1")["total_count"] == 100
     mine.refused(400, "GET", "/workspaces/team/members?limit=0")
     gone = mine.ok("POST", "/workspaces/team/members/remove", ids(*people))
@@ -107,7 +107,7 @@ def test_who_is_removed_is_one_no_longer(mine: Manager) -> None:
     said = mine.ok("POST", "/workspaces/team/members/remove", ids(ada, cy))
 
     assert said == {"removed_count": 1}
-    assert listed(mine) == [ben.public_id]
+    assert list_members(mine) == [ben.public_id]
     assert mine.ok("POST", "/workspaces/team/members/remove", ids(ada))["removed_count"] == 0
     told = AuditRecord.objects.filter(object_type="workspace").order_by("id")
     assert [(each.action, each.before, each.after is None) for each in told] == [
@@ -126,11 +126,11 @@ def test_a_member_with_an_active_key_keeps_all_in(mine: Manager) -> None:
     said = mine.refused(400, "POST", "/workspaces/team/members/remove", ids(ada, ben))
 
     assert said == "user_ids.1: Member still has active API keys in this workspace"
-    assert set(listed(mine)) == {ada.public_id, ben.public_id}
+    assert set(list_members(mine)) == {ada.public_id, ben.public_id}
     ApiKey.objects.filter(pk=key.pk).update(expires_at=datetime.now(UTC))
     assert mine.ok("POST", "/workspaces/team/members/remove", ids(ada)) == {"removed_count": 1}
     Membership.objects.filter(user=ben).delete()
-    assert listed(mine) == []
+    assert list_members(mine) == []
 
 
 def test_the_database_knows_two_roles_and_one_membership_each(mine: Manager) -> None:

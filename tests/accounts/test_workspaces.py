@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from django.db import IntegrityError
+from django.db import IntegrityError, transaction
 
 from accounts.caller import read_caller
 from accounts.models import Account, ApiKey, AuditRecord, ByokCredential, Membership, Workspace
@@ -16,7 +16,7 @@ from accounts.tasks import clear_deleted_workspaces
 from interns.models import Vault, VaultSecret
 from interns.vault.secrets import SecretInput, put_secret
 from interns.vault.service import get_workspace_vault
-from tests.accounts.brought import caller_of
+from tests.accounts.own_credentials import caller_of
 from tests.support.management import Manager, manager
 
 pytestmark = [pytest.mark.django_db, pytest.mark.both]
@@ -28,31 +28,14 @@ def test_a_new_workspace_shows_every_field(mine: Manager) -> None:
     body = NEW | {"queue_weight": 7}
     made = mine.ok("POST", "/workspaces", body, status=201)["data"]
 
-    assert made == NEW | {
+    # All else is null or off.
+    assert {name: value for name, value in made.items() if value not in (None, False)} == NEW | {
         "id": str(uuid.UUID(made["id"], version=4)),
-        "description": None,
-        "default_text_model": None,
-        "default_image_model": None,
-        "default_provider_sort": None,
         "default_guardrail_id": str(uuid.UUID(made["default_guardrail_id"], version=5)),
-        "disabled_server_tools": None,
-        "include_byok_in_budgets": False,
-        "end_user_budget": None,
-        "tag_budgets": None,
-        "member_key_limits": None,
-        "io_logging_api_key_ids": None,
         "io_logging_sampling_rate": 1,
-        "is_data_discount_logging_enabled": False,
-        "is_observability_broadcast_enabled": False,
-        "is_observability_io_logging_enabled": False,
-        "rate_limits": None,
-        "hedge": False,
-        "rescue": False,
-        "response_cache": False,
         "queue_weight": 1,
         "created_at": made["created_at"],
         "created_by": mine.admin.public_id,
-        "updated_at": None,
     }
     for reference in (made["id"], made["id"].upper(), "production"):
         assert mine.ok("GET", f"/workspaces/{reference}")["data"] == made
@@ -269,19 +252,18 @@ def test_what_account_and_workspace_say_comes_with_the_key_in_one_query(
     assert wishes(key)[4] == (True, False, 7)
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"io_logging_sampling_rate": 0},
-        {"io_logging_sampling_rate": 0.00009},
-        {"io_logging_sampling_rate": 1.01},
-        {"default_provider_sort": "luck"},
-        {"queue_weight": 0},
-        {"queue_weight": 101},
-        {"deleted_at": datetime(2026, 1, 1, tzinfo=UTC)},
-    ],
-    ids=str,
-)
-def test_the_database_keeps_the_bounds(mine: Manager, change: dict[str, Any]) -> None:
-    with pytest.raises(IntegrityError, match=r"(?i)check constraint"):
-        Workspace.objects.update(**change)
+OUT_OF_BOUNDS: list[dict[str, Any]] = [
+    {"io_logging_sampling_rate": 0},
+    {"io_logging_sampling_rate": 0.00009},
+    {"io_logging_sampling_rate": 1.01},
+    {"default_provider_sort": "luck"},
+    {"queue_weight": 0},
+    {"queue_weight": 101},
+    {"deleted_at": datetime(2026, 1, 1, tzinfo=UTC)},
+]
+
+
+def test_the_database_keeps_the_bounds(mine: Manager) -> None:
+    for change in OUT_OF_BOUNDS:
+        with pytest.raises(IntegrityError, match=r"(?i)check constraint"), transaction.atomic():
+            Workspace.objects.update(**change)

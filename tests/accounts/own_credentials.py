@@ -52,7 +52,7 @@ def asked_providers() -> Iterator[Providers]:
         ports._registered[:] = before
 
 
-def brought(mine: Manager, **said: Any) -> Any:
+def bring_credential(mine: Manager, **said: Any) -> Any:
     return mine.ok("POST", "/byok", NEW | said, status=201)["data"]
 
 
