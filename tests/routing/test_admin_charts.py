@@ -80,13 +80,6 @@ def test_status_is_told_by_colour_and_words(
     assert (bar.findtext("title") or "").startswith("11:58 UTC: ")
 
 
-def test_a_line_breaks_where_nothing_is_known(served: Endpoint) -> None:
-    for ago in (1, 2, 5, 6):
-        sample(served, ago=ago)
-    (line,) = drawn(served)[1].findall("path")
-    assert (line.get("d") or "").count("M") == 2
-
-
 def test_endpoints_of_a_provider_are_put_together(served: Endpoint, other: Endpoint) -> None:
     sample(served, calls=30, errors=3, first_token_p50_ms=100, first_token_p90_ms=200)
     sample(other, calls=10, first_token_p50_ms=500, first_token_p90_ms=600)

@@ -81,14 +81,6 @@ def test_a_provider_is_down_once_and_back_once(provider: Provider, key: ApiKey) 
     assert "The last 2 tries failed, the newest with 524" in first.text
 
 
-def test_a_team_s_own_credential_says_nothing_of_a_provider(
-    provider: Provider, key: ApiKey
-) -> None:
-    Requests(key).ask(503, 503, is_byok=True)
-
-    assert record_provider_health(now=NOW) == 0
-
-
 def test_a_provider_is_seen_to_die_among_many_requests_that_others_answer(
     provider: Provider, key: ApiKey
 ) -> None:
@@ -116,8 +108,12 @@ def test_a_provider_is_seen_to_die_among_many_requests_that_others_answer(
     assert kinds() == ["provider.down"]
 
 
-def test_an_answer_from_the_cache_is_none_of_the_provider(provider: Provider, key: ApiKey) -> None:
+def test_own_credentials_and_answers_from_the_cache_say_nothing_of_a_provider(
+    provider: Provider, key: ApiKey
+) -> None:
     requests = Requests(key)
+    requests.ask(503, 503, is_byok=True)
+    assert record_provider_health(now=NOW) == 0
     requests.ask(503, 503)
     requests.ask()
 

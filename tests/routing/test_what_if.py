@@ -117,7 +117,7 @@ def row(
     return GenerationRow(**USUAL | own | {"trace": orjson.dumps(trace).decode()} | columns)
 
 
-def tried(*rows: GenerationRow, world: ModelEntry = WORLD, **wanted: Any) -> Comparison:
+def try_policy(*rows: GenerationRow, world: ModelEntry = WORLD, **wanted: Any) -> Comparison:
     """The rows under a `provider` object of these keys."""
     wishes = resolve_provider(cast("Any", wanted)) or ProviderPreferences()
     return compare(
@@ -129,7 +129,7 @@ def tried(*rows: GenerationRow, world: ModelEntry = WORLD, **wanted: Any) -> Com
 
 
 def test_a_sort_by_price_moves_what_went_elsewhere() -> None:
-    found = tried(row(served="dear"), row(served="cheap"), sort="price")
+    found = try_policy(row(served="dear"), row(served="cheap"), sort="price")
     assert (found.seen, found.compared, found.moved) == (2, 2, 1)
     costs = (found.before.cost_nano, found.after.cost_nano)
     assert costs == (DEAR_NANO + CHEAP_NANO, 2 * CHEAP_NANO)
@@ -140,38 +140,38 @@ def test_a_sort_by_price_moves_what_went_elsewhere() -> None:
 
 def test_the_statistics_of_then_decide_and_tell_the_latency() -> None:
     then = row(served="cheap", state=speeds(cheap=2.0, dear=0.5))
-    found = tried(then, sort="latency")
+    found = try_policy(then, sort="latency")
     assert found.after.providers == Counter(Dear=1)
     assert (found.latency_known, found.before.latency_s, found.after.latency_s) == (1, 2.0, 0.5)
     # Tags may have moved to other keys since.
     rebuilt = model(endpoint("dear", pricing=DEAR), endpoint("cheap", pricing=CHEAP))
-    assert tried(then, world=rebuilt, sort="latency").after.providers == Counter(Dear=1)
+    assert try_policy(then, world=rebuilt, sort="latency").after.providers == Counter(Dear=1)
     # What was not known on both sides is not compared.
-    found = tried(row(served="cheap", state=speeds(cheap=2.0)), order=["dear"])
+    found = try_policy(row(served="cheap", state=speeds(cheap=2.0)), order=["dear"])
     assert (found.compared, found.latency_known, found.before.latency_s) == (1, 0, 0.0)
 
 
 def test_what_failed_then_fails_again() -> None:
-    found = tried(row(served="dear", failed=("cheap",)), sort="price")
+    found = try_policy(row(served="dear", failed=("cheap",)), sort="price")
     assert (found.compared, found.moved) == (1, 0)
-    assert tried(row(failed=("cheap",)), ignore=["dear"]).refused == Counter({ALL_FAILED: 1})
+    assert try_policy(row(failed=("cheap",)), ignore=["dear"]).refused == Counter({ALL_FAILED: 1})
 
 
 def test_what_had_no_room_then_has_none_again() -> None:
-    found = tried(row(served="dear", passed_over=("cheap",)), sort="price")
+    found = try_policy(row(served="dear", passed_over=("cheap",)), sort="price")
     assert (found.compared, found.moved) == (1, 0)
 
 
 def test_who_would_be_refused_is_counted_by_step_and_not_priced() -> None:
-    found = tried(row(), max_price={"prompt": "0.5"})
+    found = try_policy(row(), max_price={"prompt": "0.5"})
     assert found.refused == Counter({"Filter by Max Price": 1})
     assert (found.compared, found.before.cost_nano, found.charged_nano) == (0, 0, 0)
 
 
 def test_keys_that_are_given_replace_and_the_others_stay() -> None:
     wished = row(policy=Policy(ignore=("cheap",), sort="price", sort_named=True))
-    assert tried(wished, zdr=False).after.providers == Counter(Dear=1)
-    assert tried(wished, ignore=None).after.providers == Counter(Cheap=1)
+    assert try_policy(wished, zdr=False).after.providers == Counter(Dear=1)
+    assert try_policy(wished, ignore=None).after.providers == Counter(Cheap=1)
 
 
 def world_snapshot(world: ModelEntry = WORLD) -> Snapshot:
@@ -262,11 +262,11 @@ def test_a_policy_is_changed_in_the_fields_of_its_keys() -> None:
 
 def test_both_sides_are_priced_by_the_catalogue_of_today() -> None:
     dearer = model(endpoint("cheap", pricing=DEAR), endpoint("dear", pricing=DEAR))
-    found = tried(row(served="cheap"), world=dearer)
+    found = try_policy(row(served="cheap"), world=dearer)
     assert found.before.cost_nano == found.after.cost_nano == DEAR_NANO
     # An endpoint that is gone keeps the prices of its record.
     left = model(endpoint("cheap", pricing=CHEAP))
-    found = tried(row(served="dear", detail={"pricing": DEAR}), world=left)
+    found = try_policy(row(served="dear", detail={"pricing": DEAR}), world=left)
     assert (found.before.cost_nano, found.after.cost_nano) == (DEAR_NANO, CHEAP_NANO)
 
 
@@ -286,14 +286,14 @@ def test_what_cannot_be_replayed_is_counted_by_its_reason(
     columns: dict[str, Any], world: ModelEntry, reason: str
 ) -> None:
     rest = row(served="cheap", world=world)
-    found = tried(row(**columns), rest, world=world)
+    found = try_policy(row(**columns), rest, world=world)
     assert found.not_replayed == Counter({reason: 1})
     assert (found.seen, found.compared) == (2, 1)
 
 
 def test_load_balancing_is_drawn_again_and_sums_to_its_shares() -> None:
     even = model(endpoint("one", pricing=CHEAP), endpoint("two", pricing=CHEAP))
-    found = tried(*[row(served="one", world=even)] * 400, world=even)
+    found = try_policy(*[row(served="one", world=even)] * 400, world=even)
     assert 150 < found.after.providers["Two"] < 250
 
 
@@ -316,7 +316,7 @@ def add(rows: int) -> None:
     )
 
 
-def told(*options: str) -> Any:
+def run_what_if(*options: str) -> Any:
     out = io.StringIO()
     period = ("--since", "2020-01-01", "--until", "2021-01-01")
     call_command("what_if", "--json", *period, *options, stdout=out)
@@ -331,9 +331,9 @@ def test_every_row_of_a_period_is_seen_once_and_a_limit_is_kept(
 ) -> None:
     monkeypatch.setattr(what_if_period, "_PORTION_ROWS", 30)
     add(rows)
-    found = told()
+    found = run_what_if()
     assert found["generations"] == rows
     assert found["not_replayed"].get("it was not answered", 0) == rows
     assert (found["compared"], found["before"]["latency_s"]) == (0, None)
     for limit in (0, 1, 30, 31, 500):
-        assert told("--limit", str(limit))["generations"] == min(limit, rows)
+        assert run_what_if("--limit", str(limit))["generations"] == min(limit, rows)

@@ -25,7 +25,7 @@ CATALOGUE = snapshot(
 )
 
 
-def left(rules: ListingRules, catalogue: Snapshot = CATALOGUE) -> dict[str, list[str]]:
+def list_tags(rules: ListingRules, catalogue: Snapshot = CATALOGUE) -> dict[str, list[str]]:
     found = list_permitted(catalogue, rules)
     return {each.id: [end.tag for end in each.endpoints] for each in found}
 
@@ -50,9 +50,9 @@ def left(rules: ListingRules, catalogue: Snapshot = CATALOGUE) -> dict[str, list
 def test_rules_leave_the_endpoints_that_may_be_used(
     rules: dict[str, Any], expected: dict[str, list[str]]
 ) -> None:
-    assert left(ListingRules(**rules)) == expected
+    assert list_tags(ListingRules(**rules)) == expected
     # The second time it is remembered.
-    assert left(ListingRules(**rules)) == expected
+    assert list_tags(ListingRules(**rules)) == expected
 
 
 def test_without_rules_the_listing_is_as_it_is() -> None:
@@ -75,7 +75,7 @@ def test_a_narrowed_model_is_priced_by_what_is_left() -> None:
 
 def test_listings_of_many_accounts_do_not_pile_up() -> None:
     for n in range(50):
-        left(ListingRules(ignored_providers=(f"p{n}",)))
+        list_tags(ListingRules(ignored_providers=(f"p{n}",)))
 
     (kept,) = [each for each in CATALOGUE._derived.values() if hasattr(each, "by_rules")]
     assert len(kept.by_rules) <= 8

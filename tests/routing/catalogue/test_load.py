@@ -66,7 +66,11 @@ def test_a_temperature_of_decisions_reaches_requests_and_has_bounds_here_and_in_
 
 
 @pytest.mark.both
-def test_only_what_differs_is_changed(small: dict[str, Any]) -> None:
+def test_a_check_writes_nothing_and_only_what_differs_is_changed(small: dict[str, Any]) -> None:
+    report = load_catalogue(small, check=True)
+    assert report["added"] == ["provider acme", "model acme/one", "endpoint acme/one at acme"]
+    assert report["version"] == current_version() == 0
+    assert not Provider.objects.exists()
     load_catalogue(small)
     small["providers"][0]["name"] = "Acme Inc"
     endpoint_of(small)["pricing"]["prompt"] = "0.000003"
@@ -76,14 +80,6 @@ def test_only_what_differs_is_changed(small: dict[str, Any]) -> None:
     assert report["changed"] == ["provider acme", "endpoint acme/one at acme"]
     assert report["unchanged"] == ["model acme/one"]
     assert Endpoint.objects.get().pricing == {"prompt": "0.000003", "completion": "0.000002"}
-
-
-def test_check_says_what_would_happen_and_writes_nothing(small: dict[str, Any]) -> None:
-    report = load_catalogue(small, check=True)
-
-    assert report["added"] == ["provider acme", "model acme/one", "endpoint acme/one at acme"]
-    assert report["version"] == current_version() == 0
-    assert not Provider.objects.exists()
 
 
 def test_without_pruning_what_the_file_leaves_out_stays(
@@ -180,33 +176,25 @@ def test_an_endpoint_may_use_a_provider_that_is_already_there(small: dict[str, A
     assert load_catalogue({"models": small["models"]})["errors"] == []
 
 
-def test_an_endpoint_without_a_price_loads_with_a_warning(small: dict[str, Any]) -> None:
-    del endpoint_of(small)["pricing"]
-
-    report = load_catalogue(small)
-
-    assert report["warnings"] == [
-        "models[0].endpoints[0]: endpoint acme/one at acme has no price and is not used; "
-        "give pricing"
-    ]
-    assert not build_snapshot().models["acme/one"].endpoints[0].routable
-
-
 def test_auto_takes_the_price_from_the_book(small: dict[str, Any]) -> None:
     small["providers"][0]["slug"] = "openai"
     endpoint_of(small).update(provider="openai", upstream_model="gpt-4o", pricing="auto")
     endpoints = small["models"][0]["endpoints"]
     endpoints.append({**endpoints[0], "tag": "openai/x", "upstream_model": "nobody-knows-me"})
+    endpoints.append({"provider": "openai", "tag": "openai/y", "upstream_model": "m"})
 
     report = load_catalogue(small)
 
-    known, unknown = build_snapshot().models["acme/one"].endpoints
+    known, unknown, unpriced = build_snapshot().models["acme/one"].endpoints
     assert known.prices is not None
     assert unknown.prices is None
     assert report["warnings"] == [
         "models[0].endpoints[1]: endpoint acme/one at openai/x has no price and is not used; "
-        "the price book has none"
+        "the price book has none",
+        "models[0].endpoints[2]: endpoint acme/one at openai/y has no price and is not used; "
+        "give pricing",
     ]
+    assert not unpriced.routable
 
 
 def test_a_credential_is_read_kept_replaced_and_removed(
@@ -252,14 +240,6 @@ def test_aliases_are_added_moved_and_removed(small: dict[str, Any]) -> None:
     }
 
 
-def test_the_day_a_model_was_first_loaded_stays(small: dict[str, Any]) -> None:
-    load_catalogue(small)
-    Model.objects.update(created=1)
-
-    assert load_catalogue(small)["changed"] == []
-    assert Model.objects.get().created == 1
-
-
 def test_waiting_is_for_live_processes_that_serve_less() -> None:
     report = CatalogueServing.objects.create
     now = timezone.now()
@@ -277,6 +257,10 @@ def test_a_day_in_yaml_becomes_seconds(small: dict[str, Any]) -> None:
     assert load_catalogue(small)["errors"] == []
     assert Model.objects.get().created == 1_767_225_600
     assert Model.objects.get().expiration_date == "2027-01-01"
+    # The day on which a model was first loaded stays.
+    del small["models"][0]["created"]
+    assert load_catalogue(small)["changed"] == []
+    assert Model.objects.get().created == 1_767_225_600
 
 
 @pytest.mark.both

@@ -20,7 +20,7 @@ from routing.entities.prices import Prices
 NOW = datetime(2026, 6, 1, 12, 0, tzinfo=UTC)
 
 
-def priced(prices: Any) -> dict[str, Any] | None:
+def read_prices(prices: Any) -> dict[str, Any] | None:
     return _pricing(ModelInfo(id="m", match=ClauseEquals("m"), prices=prices), NOW)
 
 
@@ -47,7 +47,7 @@ def test_what_the_book_does_not_know_has_no_price(provider: str, model: str) -> 
 
 
 def test_prices_for_a_million_become_prices_for_one() -> None:
-    assert priced(per_million(input=2.5, output=10, cache_read="1.25")) == {
+    assert read_prices(per_million(input=2.5, output=10, cache_read="1.25")) == {
         "prompt": "0.0000025",
         "completion": "0.00001",
         "input_cache_read": "0.00000125",
@@ -58,12 +58,14 @@ def test_a_price_without_a_slot_or_none_for_answers_makes_the_whole_list_unusabl
     one = Decimal(1)
     hours = ModelPrice(input_mtok=one, output_mtok=one, input_audio_hours=Decimal("0.3"))
 
-    assert priced(hours) is priced(per_million(input=1)) is None
+    assert read_prices(hours) is read_prices(per_million(input=1)) is None
 
 
 def test_tiers_become_overrides_and_the_highest_reached_wins() -> None:
     tiers = [Tier(200_000, Decimal(4)), Tier(100_000, Decimal(3))]
-    pricing = priced(ModelPrice(input_mtok=TieredPrices(Decimal(2), tiers), output_mtok=Decimal(8)))
+    pricing = read_prices(
+        ModelPrice(input_mtok=TieredPrices(Decimal(2), tiers), output_mtok=Decimal(8))
+    )
 
     prices = Prices.parse(pricing)
     assert prices.effective(100_000, NOW).prompt == Decimal("0.000002")
@@ -79,7 +81,7 @@ def test_the_newest_list_that_has_begun_counts() -> None:
         ConditionalPrice(StartDateConstraint(date(2027, 1, 1)), prices=three),
     ]
 
-    assert priced(lists) == {"prompt": "0.000002", "completion": "0.000002"}
+    assert read_prices(lists) == {"prompt": "0.000002", "completion": "0.000002"}
 
 
 def test_hours_of_the_day_become_an_override_with_its_own_cache_price() -> None:
@@ -89,7 +91,7 @@ def test_hours_of_the_day_become_an_override_with_its_own_cache_price() -> None:
         ConditionalPrice(hours, prices=per_million(input=3, output=4)),
     ]
 
-    prices = Prices.parse(priced(lists))
+    prices = Prices.parse(read_prices(lists))
     assert prices.effective(1, NOW.replace(hour=17)).input_cache_read == Decimal("0.0000001")
     assert prices.effective(1, NOW).prompt == Decimal("0.000003")
     assert prices.effective(1, NOW).input_cache_read == Decimal("0.000003")

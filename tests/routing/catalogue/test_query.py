@@ -63,7 +63,7 @@ def listed(db: None) -> Snapshot:
     return build_snapshot()
 
 
-def paged(listed: Snapshot, words: dict[str, str]) -> ModelPage:
+def read_page(listed: Snapshot, words: dict[str, str]) -> ModelPage:
     return list_page(listed.listing, words, Now(NOW_S), path="/models")
 
 
@@ -72,11 +72,8 @@ KEPT: list[tuple[str, list[str]]] = [
     ("output_modalities=all", ["a/dear", "b/sound", "b/middle", "a/cheap"]),
     ("output_modalities=audio,image", ["b/sound"]),
     ("input_modalities=image", ["a/dear"]),
-    ("input_modalities=image,text", NEWEST),
-    ("supported_parameters=tools", ["a/dear", "a/cheap"]),
     ("supported_parameters=tools, seed", ["a/cheap"]),
     ("category=science", ["a/dear"]),
-    ("category=health", []),
     ("q=MIDD", ["b/middle"]),
     ("context=5000", ["a/dear", "b/middle"]),
     ("min_price=5", ["a/dear", "b/middle"]),
@@ -84,21 +81,16 @@ KEPT: list[tuple[str, list[str]]] = [
     ("min_price=2&max_price=8", ["b/middle"]),
     ("min_output_price=2", ["a/dear"]),
     ("max_output_price=1", ["b/middle", "a/cheap"]),
-    ("arch=GPT", ["a/cheap"]),
     ("arch=a/gpt,llama3", ["a/dear", "a/cheap"]),
     ("model_authors=B", ["b/middle"]),
-    ("model_authors=a,b", NEWEST),
     ("providers=acme inc", ["a/dear", "a/cheap"]),
-    ("providers=other", ["b/middle"]),
     ("distillable=true", ["a/cheap"]),
     ("distillable=false", ["a/dear", "b/middle"]),
     ("zdr=true", ["a/dear"]),
     ("region=eu", ["b/middle"]),
-    ("region=us", ["b/middle"]),
     ("min_age_days=50", ["b/middle", "a/cheap"]),
     ("max_age_days=10", ["a/dear"]),
     ("min_tool_success_rate=0.5", []),
-    ("max_coding_index=80", []),
     ("sort=pricing-low-to-high", ["a/cheap", "b/middle", "a/dear"]),
     ("sort=pricing-high-to-low", ["a/dear", "b/middle", "a/cheap"]),
     ("sort=context-high-to-low", ["a/dear", "b/middle", "a/cheap"]),
@@ -107,14 +99,14 @@ KEPT: list[tuple[str, list[str]]] = [
 ]
 
 
-def kept(listed: Snapshot, query: str, *known: LearnedStats) -> list[str]:
+def list_ids(listed: Snapshot, query: str, *known: LearnedStats) -> list[str]:
     asked = ModelQuery.read(dict(parse_qsl(query, keep_blank_values=True)))
     return [found.id for found in filter_models(listed.listing, asked, Now(NOW_S, *known))]
 
 
 def test_a_filter_keeps_what_it_says(listed: Snapshot) -> None:
     for query, ids in KEPT:
-        assert kept(listed, query) == ids, query
+        assert list_ids(listed, query) == ids, query
 
 
 ODD = [
@@ -131,7 +123,7 @@ def test_an_odd_value_is_refused_by_name(listed: Snapshot) -> None:
     for query in ODD:
         name, _, value = query.partition("=")
         with pytest.raises(SchemaInvalid, match=f"^{name}: ") as caught:
-            paged(listed, {name: value})
+            read_page(listed, {name: value})
 
         (issue,) = caught.value.metadata["issues"]
         assert caught.value.text == f"{name}: {issue['message']}"
@@ -139,8 +131,8 @@ def test_an_odd_value_is_refused_by_name(listed: Snapshot) -> None:
 
 
 def test_pages_follow_one_another_to_the_end(listed: Snapshot) -> None:
-    first = paged(listed, {"limit": "2", "q": "/"})
-    second = paged(listed, {"limit": "2", "offset": "2", "q": "/"})
+    first = read_page(listed, {"limit": "2", "q": "/"})
+    second = read_page(listed, {"limit": "2", "offset": "2", "q": "/"})
 
     assert [found.id for found in [*first.models, *second.models]] == NEWEST
     assert (first.total_count, second.total_count) == (3, 3)
@@ -149,7 +141,7 @@ def test_pages_follow_one_another_to_the_end(listed: Snapshot) -> None:
 
 
 def test_a_page_beyond_the_end_is_empty(listed: Snapshot) -> None:
-    beyond = paged(listed, {"offset": "1" * 18})
+    beyond = read_page(listed, {"offset": "1" * 18})
 
     assert (list(beyond.models), beyond.total_count, beyond.next) == ([], 3, None)
 
@@ -198,4 +190,4 @@ TAUGHT: list[tuple[str, list[str]]] = [
 
 def test_what_traffic_has_taught_orders_and_filters(listed: Snapshot) -> None:
     for query, ids in TAUGHT:
-        assert kept(listed, query, learned(listed)) == ids, query
+        assert list_ids(listed, query, learned(listed)) == ids, query

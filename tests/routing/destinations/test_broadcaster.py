@@ -27,7 +27,7 @@ from routing.destinations.selection import DestinationSummary, WorkspaceDestinat
 from routing.destinations.services import create_destination
 from routing.history.content_draft import ContentDraft
 from routing.reports.report import RequestReport
-from tests.routing.destinations.given import CALLER, facts
+from tests.routing.destinations.examples import CALLER, facts
 from tests.support.management import manager
 from tests.support.metrics import read_number
 from tests.support.valkey import ValkeyServer
@@ -113,17 +113,11 @@ def session(name: str | None, generation_id: str = "gen-1") -> RequestReport:
 
 def test_a_sample_is_of_sessions_and_of_generations_without_one() -> None:
     half = EVERYTHING._replace(sampling_rate=0.5)
-    names = [f"s-{number}" for number in range(400)]
-
+    names = [f"s-{number}" for number in range(100)]
     chosen = {name for name in names if is_wanted(half, session(name))}
-
-    assert 120 < len(chosen) < 280
-    again = {name for name in names if is_wanted(half, session(name, "gen-other"))}
-    assert chosen == again
+    assert 20 < len(chosen) < 80
+    assert {name for name in names if is_wanted(half, session(name, "gen-other"))} == chosen
     assert {name for name in names if is_wanted(half, session(None, name))} == chosen
-    tenth = half._replace(sampling_rate=0.1)
-    # A smaller share is a part of a larger one.
-    assert {name for name in names if is_wanted(tenth, session(name))} < chosen
 
 
 def test_keys_that_are_not_named_are_not_sent() -> None:

@@ -11,7 +11,7 @@ from routing.destinations.delivery import deliver, try_connection
 from routing.destinations.facts import TraceFacts, pack_batch
 from routing.destinations.models import Destination
 from routing.destinations.services import create_destination
-from tests.routing.destinations.given import facts
+from tests.routing.destinations.examples import facts
 from tests.support.management import Manager, manager
 from tests.support.metrics import read_number
 from tests.support.receiver import Receiver, list_spans, read_attributes
@@ -27,7 +27,7 @@ def mine() -> Manager:
     return found
 
 
-def hook(mine: Manager, url: str, **fields: Any) -> Destination:
+def make_hook(mine: Manager, url: str, **fields: Any) -> Destination:
     config = {"url": url, "headers": {"X-Token": TOKEN}}
     return create_destination(
         account_id=mine.account.pk,
@@ -40,7 +40,7 @@ def hook(mine: Manager, url: str, **fields: Any) -> Destination:
     ).row
 
 
-def sent(row: Destination, *traces: TraceFacts, attempt: int = 1) -> int | None:
+def deliver_traces(row: Destination, *traces: TraceFacts, attempt: int = 1) -> int | None:
     """The seconds until the next try."""
     batch = pack_batch(traces or [facts()], str(row.pk))
     retry = deliver(row.pk, batch, attempt)
@@ -48,10 +48,10 @@ def sent(row: Destination, *traces: TraceFacts, attempt: int = 1) -> int | None:
 
 
 def test_what_arrives_is_counted_and_ends_a_row_of_drops(mine: Manager, receiver: Receiver) -> None:
-    row = hook(mine, receiver.url)
+    row = make_hook(mine, receiver.url)
     Destination.objects.update(drops_in_row=5, last_error="x")
 
-    assert sent(row, facts(), facts(generation_id="gen-2")) is None
+    assert deliver_traces(row, facts(), facts(generation_id="gen-2")) is None
 
     row.refresh_from_db()
     assert (row.delivered, row.drops_in_row, row.last_error) == (2, 0, "")
@@ -61,9 +61,9 @@ def test_what_arrives_is_counted_and_ends_a_row_of_drops(mine: Manager, receiver
 def test_a_failure_is_tried_three_times_then_dropped_and_counted(
     mine: Manager, receiver: Receiver, caplog: pytest.LogCaptureFixture
 ) -> None:
-    row, receiver.status = hook(mine, receiver.url), 503
+    row, receiver.status = make_hook(mine, receiver.url), 503
 
-    assert [sent(row, attempt=number) for number in (1, 2, 3)] == [10, 60, None]
+    assert [deliver_traces(row, attempt=number) for number in (1, 2, 3)] == [10, 60, None]
 
     row.refresh_from_db()
     assert len(receiver.received) == 3
@@ -75,9 +75,10 @@ def test_a_failure_is_tried_three_times_then_dropped_and_counted(
 def test_a_batch_that_does_not_open_is_lost_and_no_fault_of_the_receiver(
     mine: Manager, receiver: Receiver
 ) -> None:
-    row, name = hook(mine, receiver.url), "gateway_destination_traces_lost_total"
+    row, name = make_hook(mine, receiver.url), "gateway_destination_traces_lost_total"
     before = read_number(name, reason="sealed")
     batch = pack_batch([facts()], "another")
+    assert "What is" not in batch
 
     assert deliver(row.pk, batch, 1, 3) is None
 
@@ -90,14 +91,14 @@ def test_a_batch_that_does_not_open_is_lost_and_no_fault_of_the_receiver(
 def test_a_hundred_drops_in_a_row_switch_it_off(
     mine: Manager, receiver: Receiver, caplog: pytest.LogCaptureFixture
 ) -> None:
-    row, receiver.status = hook(mine, receiver.url), 500
+    row, receiver.status = make_hook(mine, receiver.url), 500
     Destination.objects.update(drops_in_row=98)
 
-    sent(row, attempt=3)
+    deliver_traces(row, attempt=3)
     row.refresh_from_db()
     assert row.enabled
     with caplog.at_level(logging.WARNING):
-        sent(row, attempt=3)
+        deliver_traces(row, attempt=3)
 
     row.refresh_from_db()
     assert (row.enabled, row.drops_in_row) == (False, 100)
@@ -105,18 +106,18 @@ def test_a_hundred_drops_in_a_row_switch_it_off(
     record = AuditRecord.objects.get(action="updated")
     assert (record.before, record.after) == ({"enabled": True}, {"enabled": False})
     asked = len(receiver.received)
-    assert sent(row) is None
+    assert deliver_traces(row) is None
     assert len(receiver.received) == asked
 
 
 def test_each_time_that_it_is_switched_off_is_an_event_of_its_workspace(
     mine: Manager, receiver: Receiver
 ) -> None:
-    row, receiver.status = hook(mine, receiver.url), 500
+    row, receiver.status = make_hook(mine, receiver.url), 500
     for _ in range(2):
         Destination.objects.update(drops_in_row=99, enabled=True)
-        sent(row, attempt=3)
-        sent(row, attempt=3)
+        deliver_traces(row, attempt=3)
+        deliver_traces(row, attempt=3)
 
     events = Event.objects.filter(kind="destination.disabled")
     assert len(events) == 2
@@ -160,21 +161,23 @@ def test_of_a_batch_for_s3_only_the_objects_that_failed_are_sent_again(
 
 
 def test_what_nobody_wants_any_more_is_not_sent(mine: Manager, receiver: Receiver) -> None:
-    row = hook(mine, receiver.url)
+    row = make_hook(mine, receiver.url)
     Workspace.objects.update(is_observability_broadcast_enabled=False)
-    assert sent(row) is None
+    assert deliver_traces(row) is None
     row.delete()
-    assert sent(Destination(pk=row.pk)) is None
+    assert deliver_traces(Destination(pk=row.pk)) is None
     assert receiver.received == []
 
 
 def test_rules_choose_and_privacy_mode_sends_no_content(mine: Manager, receiver: Receiver) -> None:
     rule = {"field": "input", "operator": "contains", "value": "up"}
     rules = {"enabled": True, "groups": [{"logic": "and", "rules": [rule]}]}
-    row = hook(mine, receiver.url, filter_rules=rules, privacy_mode=True)
+    row = make_hook(mine, receiver.url, filter_rules=rules, privacy_mode=True)
 
-    sent(row, facts(), facts(generation_id="gen-2", input=[{"role": "user", "content": "no"}]))
-    sent(row, facts(input=[]))
+    deliver_traces(
+        row, facts(), facts(generation_id="gen-2", input=[{"role": "user", "content": "no"}])
+    )
+    deliver_traces(row, facts(input=[]))
 
     (request,) = receiver.received
     (span,) = list_spans(request.json)
@@ -186,17 +189,17 @@ def test_rules_choose_and_privacy_mode_sends_no_content(mine: Manager, receiver:
 def test_private_hosts_need_the_operators_word_and_redirects_are_not_followed(
     mine: Manager, receiver: Receiver, settings: Any
 ) -> None:
-    row = hook(mine, receiver.url)
+    row = make_hook(mine, receiver.url)
     receiver.status, receiver.location = 307, f"{receiver.url}/elsewhere"
-    assert sent(row, attempt=3) is None
+    assert deliver_traces(row, attempt=3) is None
     row.refresh_from_db()
     assert row.last_error == "the receiver answered 307"
     assert [request.path for request in receiver.received] == ["/"]
 
     settings.DESTINATION_PRIVATE_HOSTS = frozenset()
-    sent(row, attempt=3)
-    named = hook(mine, f"https://localhost:{receiver.port}/in")
-    sent(named, attempt=3)
+    deliver_traces(row, attempt=3)
+    named = make_hook(mine, f"https://localhost:{receiver.port}/in")
+    deliver_traces(named, attempt=3)
 
     not_allowed = "the config is not allowed any more: config.url: Invalid input: a private address"
     for each, reason in ((row, not_allowed), (named, "no answer:")):
@@ -205,22 +208,13 @@ def test_private_hosts_need_the_operators_word_and_redirects_are_not_followed(
     assert len(receiver.received) == 1
 
 
-def test_a_batch_is_for_its_own_destination_alone(mine: Manager, receiver: Receiver) -> None:
-    row, other = hook(mine, receiver.url), hook(mine, receiver.url)
-    batch = pack_batch([facts()], str(other.pk))
-
-    assert deliver(row.pk, batch, 1) is None
-    assert receiver.received == []
-    assert "What is" not in batch
-
-
 @pytest.mark.parametrize(
     ("status", "passed"), [(200, True), (204, True), (400, True), (401, False), (500, False)]
 )
 def test_a_connection_test_sends_nothing_but_its_mark(
     mine: Manager, receiver: Receiver, status: int, passed: bool
 ) -> None:
-    row, receiver.status = hook(mine, receiver.url), status
+    row, receiver.status = make_hook(mine, receiver.url), status
 
     path = f"/observability/destinations/{row.pk}/test"
     assert mine.ok("POST", path)["data"] == {
@@ -235,7 +229,7 @@ def test_a_connection_test_sends_nothing_but_its_mark(
 
 
 def test_a_receiver_that_is_not_there_does_not_pass(mine: Manager, receiver: Receiver) -> None:
-    result = try_connection(hook(mine, "http://127.0.0.1:1025/in"))
+    result = try_connection(make_hook(mine, "http://127.0.0.1:1025/in"))
 
     assert (result.passed, result.status) == (False, None)
     assert result.message.startswith("no answer:")

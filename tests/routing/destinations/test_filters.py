@@ -6,7 +6,7 @@ import pytest
 
 from gateway.http.errors import SchemaInvalid
 from routing.destinations.filters import FilterRules, passes_filter, reads_content
-from tests.routing.destinations.given import facts
+from tests.routing.destinations.examples import facts
 
 
 def rules(*groups: tuple[str, list[tuple[str, str, Any]]], enabled: bool = True) -> Any:
@@ -35,23 +35,17 @@ def passes(field: str, operator: str, value: Any = None, **changes: Any) -> bool
     ("field", "operator", "value", "expected"),
     [
         ("model", "equals", "acme/small", True),
-        ("model", "equals", "acme/latest", False),
         ("model", "not_equals", "acme/small", False),
-        ("provider", "contains", "cm", True),
         ("provider", "not_contains", "cm", False),
         ("session_id", "starts_with", "session", True),
-        ("session_id", "ends_with", "session", False),
         ("user_id", "regex", "^user-[a-z]+$", True),
-        ("api_key_name", "regex", "^other", False),
         ("finish_reason", "exists", None, True),
         ("finish_reason", "not_exists", None, False),
         ("input", "contains", "is up", True),
         ("output", "equals", "The sky.", True),
-        ("total_cost", "gt", 0.001, True),
         ("total_cost", "gt", 0.0015, False),
         ("total_cost", "gte", "0.0015", True),
         ("total_tokens", "equals", "15", True),
-        ("total_tokens", "not_equals", 15, False),
         ("prompt_tokens", "lt", 12, False),
         ("prompt_tokens", "lte", 12, True),
         ("completion_tokens", "contains", 3, True),

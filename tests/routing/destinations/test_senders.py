@@ -13,13 +13,13 @@ from routing.destinations.config import check_config
 from routing.destinations.delivery import send_request
 from routing.destinations.facts import MetadataGroups
 from routing.destinations.senders import SENDERS
-from tests.routing.destinations.given import facts
+from tests.routing.destinations.examples import facts
 from tests.support.receiver import Received, Receiver, list_spans, read_attributes
 
 EVERYTHING = MetadataGroups(cost=True, identity=True, request_context=True)
 
 
-def sent(receiver: Receiver, type_name: str, config: Mapping[str, Any]) -> list[Received]:
+def send_traces(receiver: Receiver, type_name: str, config: Mapping[str, Any]) -> list[Received]:
     """Two traces, sent with that config."""
     sender = SENDERS[type_name]
     trace = {"$ai_total_cost_usd": 0, "model_name": "free"}
@@ -79,7 +79,7 @@ def test_receivers_of_otlp_get_all_traces_at_once(
     path: str,
     headers: Mapping[str, str],
 ) -> None:
-    (request,) = sent(receiver, type_name, {place: f"{receiver.url}/base", **rest})
+    (request,) = send_traces(receiver, type_name, {place: f"{receiver.url}/base", **rest})
 
     assert (request.method, request.path) == ("POST", path)
     assert request.headers["content-type"] == "application/json"
@@ -93,7 +93,7 @@ def test_receivers_of_otlp_get_all_traces_at_once(
 
 def test_langfuse_finds_prompt_and_answer_under_its_own_names(receiver: Receiver) -> None:
     config = {"publicKey": "pk", "secretKey": "sk", "baseUrl": receiver.url}
-    (request,) = sent(receiver, "langfuse", config)
+    (request,) = send_traces(receiver, "langfuse", config)
 
     attributes = read_attributes(list_spans(request.json)[0])
     assert attributes["langfuse.observation.input"] == ('[{"role":"user","content":"What is up?"}]')
@@ -110,7 +110,7 @@ def test_s3_gets_an_object_per_trace_with_a_signature_that_holds(receiver: Recei
         "prefix": "gateway",
         "pathTemplate": "{prefix}/{year}/{month}/../{day}/{apiKeyName}",
     }
-    first, second = sent(receiver, "s3", config)
+    first, second = send_traces(receiver, "s3", config)
 
     assert first.method == second.method == "PUT"
     folder = "/my-traces/gateway/2023/11/14/team%20key/"
@@ -138,7 +138,7 @@ def sign_again(receiver: Receiver, got: Received) -> str:
 
 def test_datadog_gets_its_own_spans(receiver: Receiver) -> None:
     config = {"apiKey": "dd-key", "mlApp": "bot", "url": receiver.url}
-    (request,) = sent(receiver, "datadog", config)
+    (request,) = send_traces(receiver, "datadog", config)
 
     assert request.path == "/api/intake/llm-obs/v1/trace/spans"
     assert request.headers["dd-api-key"] == "dd-key"
@@ -157,7 +157,7 @@ def test_datadog_gets_its_own_spans(receiver: Receiver) -> None:
 
 
 def test_posthog_gets_an_event_per_generation(receiver: Receiver) -> None:
-    (request,) = sent(receiver, "posthog", {"apiKey": "ph-key", "endpoint": receiver.url})
+    (request,) = send_traces(receiver, "posthog", {"apiKey": "ph-key", "endpoint": receiver.url})
 
     assert (request.path, request.json["api_key"]) == ("/batch/", "ph-key")
     event, _ = request.json["batch"]

@@ -6,7 +6,7 @@ from typing import Any
 
 from routing.destinations.facts import MetadataGroups
 from routing.destinations.spans import build_payload
-from tests.routing.destinations.given import facts
+from tests.routing.destinations.examples import facts
 from tests.support.receiver import list_spans, read_attributes
 
 HEX_TRACE, HEX_SPAN = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"

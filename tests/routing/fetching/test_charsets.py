@@ -15,12 +15,9 @@ from routing.fetching.charsets import CHARSETS, PIECE_BYTES, decode, find_charse
     [
         ("UTF-8", "utf_8"),
         ("ISO-8859-1", "latin_1"),
-        ("latin1", "latin_1"),
         ("iso-8859-15", "iso8859_15"),
-        ("windows-1251", "cp1251"),
         ("Shift_JIS", "shift_jis"),
         *[("gb2312", "gb2312"), ("koi8-r", "koi8_r")],
-        ("macintosh", "mac_roman"),
         *[(name, None) for name in ("punycode", "idna", "utf-7", "unicode-escape", "base64")],
         *[(name, None) for name in ("raw_unicode_escape", "zip", "undefined", "nonsense", "")],
         ("utf-8\0", "utf_8"),
@@ -37,10 +34,10 @@ def test_what_is_not_known_is_not_looked_up(monkeypatch: pytest.MonkeyPatch) -> 
     assert asked == []
 
 
-@pytest.mark.parametrize("charset", sorted(CHARSETS))
-def test_every_charset_turns_any_bytes_into_text(charset: str) -> None:
-    assert isinstance(decode(bytes(range(1, 256)), charset), str)
-    assert decode(b"", charset) == ""
+def test_every_charset_turns_any_bytes_into_text() -> None:
+    for charset in CHARSETS:
+        assert isinstance(decode(bytes(range(1, 256)), charset), str), charset
+        assert decode(b"", charset) == ""
 
 
 def in_pieces(data: bytes, charset: str) -> str:

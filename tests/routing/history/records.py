@@ -126,7 +126,7 @@ def _row(mine: Office, fact: Fact) -> Generation:
     return Generation(id=fact.id, created_at=fact.at, detail=detail, **owner, **models, **fields)
 
 
-def began(at: datetime, granularity: str) -> datetime:
+def find_beginning(at: datetime, granularity: str) -> datetime:
     """The beginning of the period that a moment lies in."""
     minute = at.replace(second=0, microsecond=0)
     day = minute.replace(hour=0, minute=0)
@@ -210,7 +210,7 @@ def _mean(values: Iterable[int | None]) -> float | None:
     return sum(known) / len(known) if known else None
 
 
-def grouped(
+def group_facts(
     mine: Office, facts: Iterable[Fact], granularity: str | None, dimensions: Sequence[str]
 ) -> dict[tuple[Any, ...], list[Fact]]:
     """Generations by period and dimensions; without either there is one group in any case."""
@@ -219,6 +219,6 @@ def grouped(
         found[()] = []
     for fact in facts:
         if not fact.lost:
-            period = (began(fact.at, granularity),) if granularity else ()
+            period = (find_beginning(fact.at, granularity),) if granularity else ()
             found[*period, *(dimension(mine, fact, name) for name in dimensions)].append(fact)
     return found

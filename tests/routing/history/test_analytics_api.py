@@ -59,7 +59,7 @@ def rows(boss: Manager, **asked: Any) -> list[dict[str, Any]]:
     return found
 
 
-def counted(boss: Manager, **asked: Any) -> int:
+def count_generations(boss: Manager, **asked: Any) -> int:
     """How many generations match."""
     [row] = rows(boss, metrics=["request_count"], **asked)
     count: int = row["request_count"]
@@ -107,7 +107,9 @@ def test_refused_requests_count_beside_generations(
     assert whole == {"request_count": 13, "refused_count": 7, "error_rate": (1 + 7) / (13 + 7)}
     assert {"refusal_reason": "key_limit", "status": 402, "refused_count": 7} in reasons
     assert {"error_type": "provider_unavailable", "request_count": 1, "error_rate": 1} in failed
-    assert counted(boss, filters=[{"field": "status", "operator": "gte", "value": 500}]) == 1
+    assert (
+        count_generations(boss, filters=[{"field": "status", "operator": "gte", "value": 500}]) == 1
+    )
 
 
 def test_days_come_newest_first(boss: Manager, facts: list[Fact]) -> None:
@@ -135,36 +137,34 @@ def test_users_and_apps_bear_names(boss: Manager, mine: Office, facts: list[Fact
     assert told == {(*user, *app) for user in users for app in apps}
 
 
-@pytest.mark.parametrize(
-    ("field", "operator", "value", "more", "count"),
-    [
-        ("model", "eq", "acme/one-2026", {}, 12),
-        ("model", "neq", "acme/one-2026", {}, 0),
-        ("variant", "in", ["free", "nitro"], {}, 6),
-        ("app", "not_in", ["https://b.example"], {}, 6),
-        ("app", "not_in", ["https://b.example"], {"include_unset": True}, 12),
-        ("app", "gte", "https://a", {}, 6),
-        ("external_user", "eq", "alice", {}, 6),
-        ("external_user", "neq", "alice", {"include_unset": True}, 6),
-        ("generation_id", "in", ["gen-1", "gen-2", "gen-x"], {}, 2),
-        ("country", "eq", "DE", {}, 0),
-        ("country", "eq", "DE", {"include_unset": True}, 12),
-        ("finish_reason", "eq", "stop", {}, 12),
-        ("context_length_bucket", "eq", "0-1K", {}, 12),
-        ("tag", "eq", "team=blue", {}, 8),
-        ("tag", "in", ["team=blue", "step=2"], {}, 8),
-        ("tag", "eq", "step=2", {}, 2),
-        ("tag", "neq", "step=2", {}, 6),
-        ("tag", "not_in", ["step=2"], {"include_unset": True}, 10),
-        ("user", "eq", "user_of_nobody", {}, 0),
-        ("user", "neq", "user_of_nobody", {}, 8),
-    ],
-)
-def test_filters(
-    boss: Manager, facts: list[Fact], field: str, operator: str, value: Any, more: Any, count: int
-) -> None:
-    wanted = {"field": field, "operator": operator, "value": value, **more}
-    assert counted(boss, filters=[wanted]) == count
+FILTERS: list[tuple[str, str, Any, dict[str, bool], int]] = [
+    ("model", "eq", "acme/one-2026", {}, 12),
+    ("model", "neq", "acme/one-2026", {}, 0),
+    ("variant", "in", ["free", "nitro"], {}, 6),
+    ("app", "not_in", ["https://b.example"], {}, 6),
+    ("app", "not_in", ["https://b.example"], {"include_unset": True}, 12),
+    ("app", "gte", "https://a", {}, 6),
+    ("external_user", "eq", "alice", {}, 6),
+    ("external_user", "neq", "alice", {"include_unset": True}, 6),
+    ("generation_id", "in", ["gen-1", "gen-2", "gen-x"], {}, 2),
+    ("country", "eq", "DE", {}, 0),
+    ("country", "eq", "DE", {"include_unset": True}, 12),
+    ("finish_reason", "eq", "stop", {}, 12),
+    ("context_length_bucket", "eq", "0-1K", {}, 12),
+    ("tag", "eq", "team=blue", {}, 8),
+    ("tag", "in", ["team=blue", "step=2"], {}, 8),
+    ("tag", "eq", "step=2", {}, 2),
+    ("tag", "neq", "step=2", {}, 6),
+    ("tag", "not_in", ["step=2"], {"include_unset": True}, 10),
+    ("user", "eq", "user_of_nobody", {}, 0),
+    ("user", "neq", "user_of_nobody", {}, 8),
+]
+
+
+def test_filters(boss: Manager, facts: list[Fact]) -> None:
+    for field, operator, value, more, count in FILTERS:
+        wanted = {"field": field, "operator": operator, "value": value, **more}
+        assert count_generations(boss, filters=[wanted]) == count, wanted
 
 
 def test_each_tag_is_a_row_and_so_is_what_has_none(boss: Manager, facts: list[Fact]) -> None:
@@ -197,29 +197,27 @@ def test_filters_by_ids(boss: Manager, mine: Office, facts: list[Fact]) -> None:
     ]:
         one = {"field": field, "operator": "eq", "value": value}
         others = {"field": field, "operator": "not_in", "value": [value], "include_unset": True}
-        assert counted(boss, filters=[one]) == count, one
-        assert counted(boss, filters=[others]) == 12 - count, others
+        assert count_generations(boss, filters=[one]) == count, one
+        assert count_generations(boss, filters=[others]) == 12 - count, others
 
 
 ID = "value: Invalid input: expected the number or the hash"
 
 
-@pytest.mark.parametrize(
-    ("field", "operator", "value", "text"),
-    [
-        ("api_key_id", "eq", "mine", ID),
-        ("api_key_id", "eq", 1.5, ID),
-        ("workspace", "eq", "mine", "value: Invalid UUID"),
-        ("workspace", "gt", "mine", 'operator: Invalid option: expected one of "eq"|"neq"'),
-        ("model", "eq", 5, "value: Invalid input: expected string, received number"),
-    ],
-)
-def test_filters_that_can_name_nothing(
-    boss: Manager, field: str, operator: str, value: Any, text: str
-) -> None:
-    wanted = {"field": field, "operator": operator, "value": value}
-    told = boss.refused(400, "POST", QUERY, {"metrics": ["request_count"], "filters": [wanted]})
-    assert told.startswith(f"filters.0.{text}")
+NAMELESS: list[tuple[str, str, Any, str]] = [
+    ("api_key_id", "eq", "mine", ID),
+    ("api_key_id", "eq", 1.5, ID),
+    ("workspace", "eq", "mine", "value: Invalid UUID"),
+    ("workspace", "gt", "mine", 'operator: Invalid option: expected one of "eq"|"neq"'),
+    ("model", "eq", 5, "value: Invalid input: expected string, received number"),
+]
+
+
+def test_filters_that_can_name_nothing(boss: Manager) -> None:
+    for field, operator, value, text in NAMELESS:
+        wanted = {"field": field, "operator": operator, "value": value}
+        body = {"metrics": ["request_count"], "filters": [wanted]}
+        assert boss.refused(400, "POST", QUERY, body).startswith(f"filters.0.{text}")
 
 
 def test_order_and_limit(boss: Manager, facts: list[Fact]) -> None:
@@ -247,7 +245,7 @@ def test_an_account_sees_its_own_only(mine: Office, facts: list[Fact]) -> None:
     other = office("other")
     stranger = Manager(other.account, other.users[0], other.management)
     mine_there = {"field": "api_key_id", "operator": "eq", "value": mine.keys[0].hash}
-    assert counted(stranger) == counted(stranger, filters=[mine_there]) == 0
+    assert count_generations(stranger) == count_generations(stranger, filters=[mine_there]) == 0
     for query in ("", f"?api_key_hash={mine.keys[0].hash}"):
         assert stranger.ok("GET", f"/activity{query}")["data"] == []
 
@@ -258,7 +256,8 @@ def test_the_hash_of_a_key_of_others_says_nothing_of_it(boss: Manager, facts: li
     for operator in ("eq", "neq", "gt", "lte"):
         wanted = {"field": "api_key_id", "operator": operator}
         known, unknown = (
-            counted(boss, filters=[{**wanted, "value": value}]) for value in (theirs, "0" * 64)
+            count_generations(boss, filters=[{**wanted, "value": value}])
+            for value in (theirs, "0" * 64)
         )
         assert known == unknown, operator
 

@@ -53,7 +53,7 @@ def draft(generation_id: str = "gen-1", **fields: Any) -> ContentDraft:
     return ContentDraft(generation_id, **usual | {"media_parts": 0, "chars_left": 1000} | fields)
 
 
-def told(of: ContentDraft, chars_max: int = 1000) -> dict[str, Any]:
+def build(of: ContentDraft, chars_max: int = 1000) -> dict[str, Any]:
     found: dict[str, Any] = json.loads(dumps(build_content(of, chars_max=chars_max)))
     return found
 
@@ -70,21 +70,18 @@ def test_deltas_come_together() -> None:
         one.add(delta)
     call = {"id": "c", "function": {"name": "f", "arguments": "{}"}}
     output = {"completion": "Hello", "reasoning": "Hm.", "tool_calls": [call]}
-    assert told(one) == {"input": {"messages": SAID}, "output": output, "error": None}
+    assert build(one) == {"input": {"messages": SAID}, "output": output, "error": None}
 
 
-def test_what_another_endpoint_said_before_is_forgotten() -> None:
+def test_what_another_endpoint_said_before_and_hidden_reasoning_are_not_kept() -> None:
     one = draft()
     one.add({"content": "First", "reasoning": "Hm"})
     one.begin()
     one.add({"content": "Second"})
-    assert told(one)["output"] == {"completion": "Second", "reasoning": None}
-
-
-def test_reasoning_that_the_caller_hides_is_not_kept() -> None:
-    one = draft(hides_reasoning=True)
-    one.set_answer({"content": "Yes", "reasoning": "Hm"})
-    assert told(one)["output"] == {"completion": "Yes", "reasoning": None}
+    assert build(one)["output"] == {"completion": "Second", "reasoning": None}
+    hidden = draft(hides_reasoning=True)
+    hidden.set_answer({"content": "Yes", "reasoning": "Hm"})
+    assert build(hidden)["output"] == {"completion": "Yes", "reasoning": None}
 
 
 def test_long_answers_are_cut() -> None:
@@ -92,7 +89,7 @@ def test_long_answers_are_cut() -> None:
     one.add({"content": "Hell"})
     one.add({"content": "o there"})
     one.add({"tool_calls": [{"function": {}}]})
-    kept = told(one)
+    kept = build(one)
     assert kept["output"] == {"completion": "Hello", "reasoning": None}
     assert kept["truncated"] is True
 
@@ -101,7 +98,7 @@ def test_an_error_is_told_as_the_caller_was() -> None:
     one = draft()
     raw = {"provider_name": "Alpha", "raw": "{}", "previous_errors": [{"status": 503}]}
     one.set_error(GatewayError("Broken", metadata=raw))
-    assert told(one)["error"] == {"message": "Broken", "status": 500, **raw}
+    assert build(one)["error"] == {"message": "Broken", "status": 500, **raw}
 
 
 @given(value=texts, chars_max=st.integers(0, 300))

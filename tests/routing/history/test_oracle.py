@@ -24,7 +24,7 @@ from tests.routing.history.records import (
     USERS,
     Fact,
     Office,
-    grouped,
+    group_facts,
     metric,
     office,
     save,
@@ -112,7 +112,7 @@ def test_every_figure_is_the_sum_of_its_generations(
 
     start, end = span
     inside = [fact for fact in all_facts if start <= fact.at < end]
-    wanted = grouped(mine, inside, granularity, dimensions)
+    wanted = group_facts(mine, inside, granularity, dimensions)
     for _ in range(2):
         check(mine, span, granularity, dimensions, metrics, wanted)
         # Rolled up anew, nothing changes.

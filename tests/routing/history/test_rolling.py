@@ -51,7 +51,7 @@ def tables() -> dict[str, Any]:
     }
 
 
-def asked(mine: Office, start: datetime, end: datetime, **more: Any) -> list[dict[str, Any]]:
+def ask_usage(mine: Office, start: datetime, end: datetime, **more: Any) -> list[dict[str, Any]]:
     metrics = {name: METRICS[name] for name in ("request_count", "p99_latency")}
     return fetch_rows(UsageQuery(mine.account.pk, start, end, metrics, **more), NOW)
 
@@ -114,7 +114,7 @@ def test_what_is_forgotten_is_told_from_the_records(mine: Office) -> None:
         *((at - minute, at + HOUR, {"time": "minute"}) for at in (old, older)),
         (old - DAY, old + 2 * DAY, {}),
     ]:
-        (row,) = asked(mine, start, end, **more)
+        (row,) = ask_usage(mine, start, end, **more)
         assert (row["request_count"], row["p99_latency"]) == (1, 100)
 
 
@@ -144,7 +144,7 @@ def test_percentiles_of_whole_days_look_at_no_fact(mine: Office, groups: tuple[s
     save(mine, [Fact(f"gen-{n}", start + n * HOUR / 5, key=0, latency=n**2) for n in range(201)])
     roll_up(NOW)
     with CaptureQueriesContext(connection) as captured:
-        (row,) = asked(mine, start, start + 2 * DAY, groups=groups)
+        (row,) = ask_usage(mine, start, start + 2 * DAY, groups=groups)
     # Of the rows and of what had been rolled up.
     assert len(captured) == 2
     assert row["p99_latency"] == 198**2
@@ -176,7 +176,7 @@ def test_percentiles_of_less_than_whole_days_or_of_more_columns(
     save(mine, [Fact("gen-1", start, key=0, latency=70), Fact("gen-2", start, key=0, latency=90)])
     roll_up(NOW)
     with CaptureQueriesContext(connection) as captured:
-        (row,) = asked(mine, start, start + DAY, **more)
+        (row,) = ask_usage(mine, start, start + DAY, **more)
     assert row["p99_latency"] == 90
     assert "routing_usagespread" not in captured.captured_queries[-1]["sql"]
 
@@ -194,7 +194,7 @@ def test_days_that_an_older_version_rolled_up_get_their_briefs(mine: Office) -> 
 
     def ask() -> tuple[int, float, bool]:
         with CaptureQueriesContext(connection) as captured:
-            (row,) = asked(mine, start, start + 3 * DAY)
+            (row,) = ask_usage(mine, start, start + 3 * DAY)
         is_brief = "routing_usagebrief" in captured.captured_queries[-1]["sql"]
         return row["request_count"], row["p99_latency"], is_brief
 

@@ -120,11 +120,6 @@ def test_a_refusal_says_why_and_nulls_the_rest() -> None:
             "key sk-rt-v1-abc..., chat\n",
         ),
         (
-            build_plain_terminal_line,
-            FAILOVER,
-            "small  Thrifty 503 → Steady 200  62 ms  $0.0000044\n",
-        ),
-        (
             build_text_line,
             REPEATED,
             "2026-05-04 10:42:07,000 INFO routing.requests: 200 acme/small, repeated, 250 ms, "

@@ -161,16 +161,16 @@ def test_months_are_dropped_whole_and_older_rows_deleted(settings: Any) -> None:
 
     settings.GENERATION_DAYS = 1
     assert forget_expired(today) > 0
-    assert kept() == ["gen-1", "gen-2", "gen-3"]
+    assert list_generations() == ["gen-1", "gen-2", "gen-3"]
     settings.GENERATION_DAYS = 25
     forget_expired(later)
     assert [each.name for each in list_partitions(TABLE)][:2] == [first.name, second.name]
-    assert kept() == ["gen-2", "gen-3"]
+    assert list_generations() == ["gen-2", "gen-3"]
     settings.GENERATION_DAYS = 20
     forget_expired(later)
-    assert kept() == ["gen-3"]
+    assert list_generations() == ["gen-3"]
     assert list(UsageDay.objects.order_by("start").values_list("start", "charge_nano")) == summed
 
 
-def kept() -> list[str]:
+def list_generations() -> list[str]:
     return list(Generation.objects.order_by("pk").values_list("pk", flat=True))
