@@ -52,7 +52,7 @@ class Cluster:
         self.before_create: Callable[[str], None] = lambda plural: None
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), _Handler)
         self._server.daemon_threads = True
-        self._server.cluster = self  # type: ignore[attr-defined]
+        self._server.cluster = self  # type: ignore[attr-defined]  # Handlers find it there.
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.05,))
 
     @property
@@ -264,7 +264,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     @property
     def cluster(self) -> Cluster:
-        return self.server.cluster  # type: ignore[attr-defined]
+        return self.server.cluster  # type: ignore[attr-defined]  # As above.
 
     def _handle(self) -> None:
         url = urlsplit(self.path)

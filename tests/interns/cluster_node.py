@@ -126,8 +126,9 @@ class Node:
 
 def _is_asked_to_end(cluster: Cluster, pod: Object) -> bool:
     now = cluster.find("pods", pod["metadata"]["name"])
-    is_same = now is not None and now["metadata"]["uid"] == pod["metadata"]["uid"]
-    return not is_same or "deletionTimestamp" in now["metadata"]  # type: ignore[index]
+    if now is None or now["metadata"]["uid"] != pod["metadata"]["uid"]:
+        return True
+    return "deletionTimestamp" in now["metadata"]
 
 
 def _await_port(address: str, port: int) -> None:

@@ -200,7 +200,7 @@ def open_farm(script: Script, queue: Queue) -> Farm:
     )
 
 
-def queued(farm: Farm) -> tuple[Any, InternLease]:
+def queue_provision(farm: Farm) -> tuple[Any, InternLease]:
     """An intern that waits for a worker, and the message of it."""
     made = farm.new()
     farm.ok("POST", f"/interns/{made['id']}/provision", status=202)

@@ -25,7 +25,7 @@ def act(client: Client, action: str, *intern_ids: str) -> str:
     return "\n".join(map(str, response.context["messages"]))
 
 
-def shown(client: Client, *place: str, **query: str) -> str:
+def read_page(client: Client, *place: str, **query: str) -> str:
     return client.get(page(Intern, *place), query).content.decode()
 
 
@@ -36,7 +36,7 @@ def test_the_list_tells_how_interns_are(farm: Farm, admin_client: Client) -> Non
     waiting = farm.new("waiting")
     farm.ok("POST", f"/interns/{waiting['id']}/provision", status=202)
 
-    text = shown(admin_client)
+    text = read_page(admin_client)
     assert "runtime_start_failed: &lt;b&gt;no room" in text
     assert "1 of 4: Preparing credentials" in text
     assert "provision until" in text
@@ -44,14 +44,14 @@ def test_the_list_tells_how_interns_are(farm: Farm, admin_client: Client) -> Non
     assert "No isolation" not in text
     for status, count in {"failed": 1, "running": 2, "queued": 1, "stopped": 0}.items():
         assert f'<a href="?status__exact={status}">{count}</a>' in text
-    failed = shown(admin_client, status__exact="failed")
+    failed = read_page(admin_client, status__exact="failed")
     assert "broken" in failed
     assert "healthy.interns" not in failed
 
     farm.age(waiting["id"])
     Intern.objects.filter(pk=healthy["id"]).update(runtime={"isolation": "none"})
     Intern.objects.filter(pk=isolated["id"]).update(runtime={"isolation": "bubblewrap"})
-    text = shown(admin_client)
+    text = read_page(admin_client)
     assert "Waiting for a worker, none has taken it up" in text
     assert "No isolation: interns run as plain processes" in text
     assert "(1 of those that run)" in text
@@ -59,14 +59,14 @@ def test_the_list_tells_how_interns_are(farm: Farm, admin_client: Client) -> Non
 
 def test_a_page_shows_history_facts_log_and_spend(farm: Farm, admin_client: Client) -> None:
     made = farm.suspended("research")
-    text = shown(admin_client, "change", made["id"])
+    text = read_page(admin_client, "change", made["id"])
     for word in ("T10", "running → stopped", "&lt;b&gt;ready&lt;/b&gt;", "booted", "<td>pid</td>"):
         assert word in text, word
     assert ApiKey.objects.get(intern_id=made["id"]).label in text
     assert "All time" in text or "Requests" in text
     facts = {"pid": 1, "begun_at": 1_790_000_000.5}
     Intern.objects.filter(pk=made["id"]).update(runtime=facts)
-    text = shown(admin_client, "change", made["id"])
+    text = read_page(admin_client, "change", made["id"])
     assert "<td>begun_at</td><td>2026-09-21 14:13:20</td>" in text
 
 

@@ -37,7 +37,7 @@ def serial(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(suspend_interns, "ThreadPoolExecutor", Serial)
 
 
-def told(*arguments: str, status: int = 0) -> Any:
+def run_json(*arguments: str, status: int = 0) -> Any:
     """The JSON of a command."""
     out = StringIO()
     with pytest.raises((SystemExit, CommandError)) if status else nullcontext() as ended:
@@ -52,15 +52,15 @@ def test_a_whole_life_by_commands(farm: Farm) -> None:
     made = farm.new("research")
     name = f"{farm.account.name}/research"
     farm.queue.at_once = True
-    assert told("provision_intern", name) == {"intern_id": made["id"], "provisioning": True}
-    listed = told("interns", "--account", farm.account.name)
+    assert run_json("provision_intern", name) == {"intern_id": made["id"], "provisioning": True}
+    listed = run_json("interns", "--account", farm.account.name)
     assert (listed["interns"][0]["status"], listed["counts"]["running"]) == ("running", 1)
-    assert told("interns", "--status", "stopped")["interns"] == []
+    assert run_json("interns", "--status", "stopped")["interns"] == []
     host = "research.interns.localhost"
-    assert told("suspend_interns", host) == {"suspended": [made["id"]], "failed": {}}
-    assert list(told("suspend_interns", host, status=1)["failed"]) == [made["id"]]
-    assert told("delete_intern", made["id"]) == {"intern_id": made["id"], "deleting": True}
-    assert "There is no intern" in told("provision_intern", name, status=1)["error"]
+    assert run_json("suspend_interns", host) == {"suspended": [made["id"]], "failed": {}}
+    assert list(run_json("suspend_interns", host, status=1)["failed"]) == [made["id"]]
+    assert run_json("delete_intern", made["id"]) == {"intern_id": made["id"], "deleting": True}
+    assert "There is no intern" in run_json("provision_intern", name, status=1)["error"]
 
 
 def test_all_are_suspended_here_without_a_queue(farm: Farm) -> None:
@@ -68,10 +68,10 @@ def test_all_are_suspended_here_without_a_queue(farm: Farm) -> None:
     running = [farm.running()["id"] for _ in range(2)]
     waiting = farm.new()["id"]
     farm.queue.down = True
-    assert "Name interns" in told("suspend_interns", status=2)["error"]
-    failed = told("suspend_interns", waiting, "--here", status=1)["failed"]
+    assert "Name interns" in run_json("suspend_interns", status=2)["error"]
+    failed = run_json("suspend_interns", waiting, "--here", status=1)["failed"]
     assert list(failed) == [waiting]
-    done = told("suspend_interns", "--all", "--here")
+    done = run_json("suspend_interns", "--all", "--here")
     assert sorted(done["suspended"]) == sorted(running)
     assert {farm.get(each)["status"] for each in running} == {"stopped"}
     assert {farm.row(each).status_reason for each in running} == {"the gateway stopped"}
@@ -85,7 +85,7 @@ def test_without_the_run_of_its_home_nothing_is_asked_for(
     monkeypatch.setenv("GATEWAY_HOME", str(tmp_path))
     write_private(tmp_path / "secrets" / "demo.json", "{}")
     settings.REDIS_URL = ""
-    assert "start the gateway" in told("provision_intern", made["id"], status=1)["error"]
+    assert "start the gateway" in run_json("provision_intern", made["id"], status=1)["error"]
     assert farm.get(made["id"])["status"] == made["status"]
 
 
@@ -93,7 +93,7 @@ def test_a_name_of_two_interns_names_none(farm: Farm) -> None:
     farm.new("research")
     farm.ok("POST", "/interns", {"name": "research"}, status=201, key=farm.admin_key)
     name = f"{farm.account.name}/research"
-    assert "several interns" in told("provision_intern", name, status=1)["error"]
+    assert "several interns" in run_json("provision_intern", name, status=1)["error"]
 
 
 def test_a_stuck_operation_is_released(farm: Farm) -> None:
@@ -101,8 +101,8 @@ def test_a_stuck_operation_is_released(farm: Farm) -> None:
     row = farm.row(made["id"])
     leases.take(row, LeaseKind.SUSPEND, by="test", now=row.created_at)
     released = {"intern_id": made["id"], "released": "suspend", "status": "running"}
-    assert told("release_intern", made["id"]) == released
-    assert "Nothing holds" in told("release_intern", made["id"], status=1)["error"]
+    assert run_json("release_intern", made["id"]) == released
+    assert "Nothing holds" in run_json("release_intern", made["id"], status=1)["error"]
 
 
 def test_slack_tokens_come_on_stdin(
@@ -111,17 +111,17 @@ def test_slack_tokens_come_on_stdin(
     settings.INTERN_REQUIRE_SLACK_INSTALL = True
     made = farm.new(provision=True)
     monkeypatch.setattr("sys.stdin", StringIO("xoxb-1\n"))
-    assert told("slack_installed", made["id"], "--tokens")["provisioning"] is True
+    assert run_json("slack_installed", made["id"], "--tokens")["provisioning"] is True
     assert read_managed(Intern.objects.get().pk, "slack_tokens") == "xoxb-1"
-    assert "not in a state" in told("slack_installed", made["id"], status=1)["error"]
+    assert "not in a state" in run_json("slack_installed", made["id"], status=1)["error"]
 
 
 def test_differences_are_an_exit_status(farm: Farm) -> None:
     made = farm.running()
-    assert told("reconcile_interns")["lost"] == []
+    assert run_json("reconcile_interns")["lost"] == []
     farm.script.lose(made["id"])
-    assert told("reconcile_interns", "--dry-run", status=1)["lost"] == [made["id"]]
-    assert told("reconcile_interns", status=1)["lost"] == [made["id"]]
-    assert told("reconcile_interns")["runtimes"] == 0
+    assert run_json("reconcile_interns", "--dry-run", status=1)["lost"] == [made["id"]]
+    assert run_json("reconcile_interns", status=1)["lost"] == [made["id"]]
+    assert run_json("reconcile_interns")["runtimes"] == 0
     farm.script.fail("runtimes", {"error": "no daemon"})
-    assert "no daemon" in told("reconcile_interns", status=1)["error"]
+    assert "no daemon" in run_json("reconcile_interns", status=1)["error"]

@@ -20,7 +20,7 @@ from interns.models import Intern, InternHost, WorkspaceArchive
 from interns.runtime.driver import current_driver
 from tests.interns.farm import Farm, carry_out
 from tests.interns.machines import NAMES, Machines
-from tests.interns.test_commands import told
+from tests.interns.test_commands import run_json
 from tests.support.scripted_driver import WorkerDied
 
 pytestmark = pytest.mark.django_db
@@ -69,7 +69,7 @@ def test_machines_count_by_the_clock_of_the_database(machines: Machines) -> None
     machines.on("a")
     Heartbeat(lambda: True).beat()
     assert InternHost.objects.get(name="a").last_seen_at > datetime.now(UTC) + hour / 2
-    shown = {each["name"]: each["alive"] for each in told("interns_host", "list")["hosts"]}
+    shown = {each["name"]: each["alive"] for each in run_json("interns_host", "list")["hosts"]}
     assert shown == {"a": True, "b": False, "c": False}
     assert hosts.list_other_hosts() == []
 
@@ -109,7 +109,7 @@ def test_a_drained_machine_s_interns_run_elsewhere_with_their_files(machines: Ma
     made, idle = machines.running_on("a"), machines.running_on("a")
     machines.write_file("a", made, "later.txt")
     machines.suspend(idle)
-    assert told("interns_host", "drain", "a")["draining"] is True
+    assert run_json("interns_host", "drain", "a")["draining"] is True
 
     assert move_interns() == 1
     assert machines.work() == ["a"]
@@ -125,14 +125,14 @@ def test_a_drained_machine_s_interns_run_elsewhere_with_their_files(machines: Ma
     assert machines.script(now_on).read()["disks"][made["id"]] == ["notes.txt", "later.txt"]
     # Nobody asked for the other one to run.
     assert machines.farm.get(idle["id"])["status"] == "stopped"
-    left = told("interns_host", "drain", "a", "--wait", "1")
+    left = run_json("interns_host", "drain", "a", "--wait", "1")
     assert (left["up"], left["unarchived"]) == (0, 0)
     assert move_interns() == 0
 
 
 def test_one_that_waits_for_a_machine_can_be_stopped(machines: Machines) -> None:
     made = machines.running_on("a")
-    told("interns_host", "drain", "a")
+    run_json("interns_host", "drain", "a")
     assert move_interns() == 1
     machines.work()
     machines.farm.ok("POST", f"/interns/{made['id']}/suspend")
@@ -185,7 +185,7 @@ def test_an_archive_that_is_damaged_boots_nothing(machines: Machines, tmp_path: 
     archive_disks(machines.on("a"))
     for file in (tmp_path / "archives").glob("*.tar"):
         file.write_bytes(b"[]")
-    told("interns_host", "drain", "a")
+    run_json("interns_host", "drain", "a")
     machines.farm.ok("POST", f"/interns/{made['id']}/provision", status=202)
     machines.work()
     got = machines.farm.get(made["id"])
@@ -230,7 +230,7 @@ def test_where_nobody_can_fetch_a_disk_all_stays_as_it_is(
     settings.INTERN_ARCHIVE_STORE = ""
     machines.suspend(made)
     assert archive_disks(machines.on("a")) == 0
-    assert "INTERN_ARCHIVE_STORE" in told("interns_host", "drain", "a", status=1)["error"]
+    assert "INTERN_ARCHIVE_STORE" in run_json("interns_host", "drain", "a", status=1)["error"]
     InternHost.objects.filter(name="a").update(draining=True)
     machines.farm.ok("POST", f"/interns/{made['id']}/provision", status=202)
     assert machines.work() == ["a"]
@@ -286,8 +286,8 @@ def test_a_disk_may_take_longer_to_fetch_than_a_boot(machines: Machines, setting
     machines.suspend(made)
     archive_disks(machines.on("a"))
     InternHost.objects.exclude(name="b").update(draining=True)
-    settings.INTERN_PROVISION_SECONDS = 5
-    machines.script("b").fail("restore", {"delay_s": 6})
+    settings.INTERN_PROVISION_SECONDS = 2
+    machines.script("b").fail("restore", {"delay_s": 2.1})
     machines.farm.ok("POST", f"/interns/{made['id']}/provision", status=202)
     assert machines.work() == ["b"]
     assert machines.places(made) == ["b"]
@@ -297,14 +297,14 @@ def test_a_machine_gets_another_name_before_others_take_its_interns(machines: Ma
     made = machines.running_on("a")
     machines.on("a")
     with hold_heartbeat_lock():
-        assert "is alive" in told("interns_host", "rename", "a", "d", status=1)["error"]
-    assert "Another machine" in told("interns_host", "rename", "a", "b", status=1)["error"]
+        assert "is alive" in run_json("interns_host", "rename", "a", "d", status=1)["error"]
+    assert "Another machine" in run_json("interns_host", "rename", "a", "b", status=1)["error"]
     operations.begin_suspend(machines.farm.row(made["id"]).pk, by="test")
     picked = leases.pick_up(machines.farm.queue.messages.pop(), by="test", now=datetime.now(UTC))
     assert picked is not None
-    assert "under way" in told("interns_host", "rename", "a", "d", status=1)["error"]
+    assert "under way" in run_json("interns_host", "rename", "a", "d", status=1)["error"]
     assert leases.release(picked[1], by="test", why="its worker stopped")
-    assert told("interns_host", "rename", "a", "d")["interns"] == 1
+    assert run_json("interns_host", "rename", "a", "d")["interns"] == 1
     machines.silence("b")
     assert move_interns() == 0
     assert machines.farm.row(made["id"]).host == "d"
@@ -313,12 +313,12 @@ def test_a_machine_gets_another_name_before_others_take_its_interns(machines: Ma
 def test_a_machine_gets_another_name(machines: Machines) -> None:
     made = machines.running_on("a")
     machines.on("b")
-    assert "is alive" in told("interns_host", "rename", "a", "d", status=1)["error"]
+    assert "is alive" in run_json("interns_host", "rename", "a", "d", status=1)["error"]
     machines.silence("a")
-    renamed = told("interns_host", "rename", "a", "d")
+    renamed = run_json("interns_host", "rename", "a", "d")
     assert renamed == {"host": "d", "was": "a", "interns": 1, "disks": 1}
     row = machines.farm.row(made["id"])
     assert (row.host, row.disk_host) == ("d", "d")
-    shown = {each["name"]: each for each in told("interns_host", "list")["hosts"]}
+    shown = {each["name"]: each for each in run_json("interns_host", "list")["hosts"]}
     assert set(shown) == {"b", "c"}
     assert shown["b"]["alive"] is True

@@ -22,7 +22,7 @@ from interns.models import Intern, InternTransition, LeaseKind, WorkspaceArchive
 from interns.operations import release_intern
 from interns.runtime.driver import current_driver
 from tests.accounts.higher import ReplacedApps
-from tests.interns.farm import Farm, carry_out, queued
+from tests.interns.farm import Farm, carry_out, queue_provision
 
 pytestmark = [pytest.mark.django_db, pytest.mark.both]
 LOSS = {"acknowledge_workspace_loss": True}
@@ -62,7 +62,7 @@ def test_a_provisioning_has_an_end(
 
 
 def test_a_runtime_that_exits_at_once_fails_at_once(farm: Farm) -> None:
-    made, message = queued(farm)
+    made, message = queue_provision(farm)
     farm.script.sicken(made["id"], {"ok": False, "exited": True, "detail": "exit status 1"})
     carry_out(message)
     assert farm.get(made["id"])["last_failure_message"] == "health_check_failed: exit status 1"
@@ -272,7 +272,7 @@ def test_a_leaked_runtime_that_does_not_stop_is_told_of(farm: Farm) -> None:
 
 
 def test_an_operation_can_be_released_by_hand(farm: Farm) -> None:
-    made, message = queued(farm)
+    made, message = queue_provision(farm)
     assert release_intern(farm.row(made["id"]).pk, by="operator ann") == "provision"
     assert farm.get(made["id"])["last_failure_message"] == (
         "operation_lost: an operator released the intern"
@@ -286,7 +286,7 @@ def test_an_operation_can_be_released_by_hand(farm: Farm) -> None:
 # --- Taking an intern down ------------------------------------------------------------------------
 
 
-def deleted(farm: Farm, made: Any, body: Any = None) -> Any:
+def delete(farm: Farm, made: Any, body: Any = None) -> Any:
     """What is told of an intern after its deletion was tried; None if it is gone."""
     farm.queue.at_once = True
     farm.ok("DELETE", f"/interns/{made['id']}", body, status=202)
@@ -301,7 +301,7 @@ def test_a_teardown_without_an_archive_waits_for_a_word(farm: Farm) -> None:
     made = farm.running()
     farm.script.fail("archive", {"error": "disk broken", "code": "workspace_archive_failed"})
 
-    assert deleted(farm, made) == "workspace_archive_failed: disk broken"
+    assert delete(farm, made) == "workspace_archive_failed: disk broken"
     assert farm.rules(made["id"])[-1] == "T18"
     assert list(farm.script.read()["disks"]) == [made["id"]]
     assert ApiKey.objects.living().filter(intern_id=made["id"]).exists()
@@ -311,7 +311,7 @@ def test_a_teardown_without_an_archive_waits_for_a_word(farm: Farm) -> None:
         refused = farm.refused(409, "workspace_archive_failed", *asked)
         assert refused["metadata"]["retryable"] is False
     farm.script.fail("archive", {"error": "still", "code": "workspace_archive_failed"})
-    assert deleted(farm, made, LOSS) is None
+    assert delete(farm, made, LOSS) is None
     assert farm.rules(made["id"])[-3:] == ["T16", "T19", "T17"]
     assert not WorkspaceArchive.objects.exists()
 
@@ -323,14 +323,14 @@ def test_what_the_store_says_is_for_the_log(
     made = farm.running()
     (tmp_path / "archives").write_text("in the way")
     told = "workspace_archive_failed: the archive could not be kept: File exists"
-    assert deleted(farm, made) == told
+    assert delete(farm, made) == told
     assert f"File exists: '{tmp_path / 'archives'}" in caplog.text
 
 
 def test_a_loss_can_be_acknowledged_from_the_beginning(farm: Farm) -> None:
     made = farm.running()
     farm.script.fail("archive", {"error": "no", "code": "workspace_archive_failed"}, always=True)
-    assert deleted(farm, made, LOSS) is None
+    assert delete(farm, made, LOSS) is None
     assert farm.script.read()["disks"] == {}
 
 
@@ -338,11 +338,11 @@ def test_a_loss_can_be_acknowledged_from_the_beginning(farm: Farm) -> None:
 def test_a_runtime_that_cannot_be_taken_down(farm: Farm, step: str) -> None:
     made = farm.running()
     farm.script.fail(step, {"error": "stuck", "code": "runtime_teardown_failed"})
-    assert deleted(farm, made) == "runtime_teardown_failed: stuck"
+    assert delete(farm, made) == "runtime_teardown_failed: stuck"
     assert farm.rules(made["id"])[-1] == "T20"
     for operation in ("provision", "suspend"):
         farm.refused(409, "invalid_state", "POST", f"/interns/{made['id']}/{operation}")
-    assert deleted(farm, made) is None
+    assert delete(farm, made) is None
     assert WorkspaceArchive.objects.count() == 1
 
 
@@ -353,19 +353,19 @@ def test_a_vault_that_cannot_be_taken_down(farm: Farm, monkeypatch: pytest.Monke
     made = farm.running()
     with monkeypatch.context() as patch:
         patch.setattr(teardown, "delete_intern_vault", broken)
-        assert deleted(farm, made) == "vault_teardown_failed: ZeroDivisionError"
-    assert deleted(farm, made) is None
+        assert delete(farm, made) == "vault_teardown_failed: ZeroDivisionError"
+    assert delete(farm, made) is None
 
 
 def test_where_no_boot_came_so_far_there_is_nothing_to_archive(farm: Farm) -> None:
     """As where the image of its containers cannot be had."""
-    assert deleted(farm, farm.new(), {"acknowledge_workspace_loss": False}) is None
+    assert delete(farm, farm.new(), {"acknowledge_workspace_loss": False}) is None
     assert farm.script.calls("archive") == []
     farm.queue.at_once = False
     farm.script.fail("start", {"error": "none", "code": "image_unavailable"})
     made = farm.running()
     assert made["status"] == "failed"
-    assert deleted(farm, made) is None
+    assert delete(farm, made) is None
     assert not WorkspaceArchive.objects.exists()
 
 
@@ -373,4 +373,4 @@ def test_a_disk_that_is_lost_is_a_loss(farm: Farm) -> None:
     made = farm.suspended()
     with farm.script.changed() as state:
         del state["disks"][made["id"]]
-    assert deleted(farm, made) == "workspace_archive_failed: there is no disk"
+    assert delete(farm, made) == "workspace_archive_failed: there is no disk"

@@ -18,7 +18,7 @@ from interns.runtime import host_lease
 from interns.runtime.driver import current_driver
 from tests.interns.farm import carry_out
 from tests.interns.machines import Machines
-from tests.interns.test_commands import told
+from tests.interns.test_commands import run_json
 
 pytestmark = pytest.mark.django_db
 
@@ -274,12 +274,12 @@ def test_a_machine_s_interns_have_a_bound_while_there_are_others(
 
 def test_a_machine_is_struck_off_once_nothing_is_only_there(machines: Machines) -> None:
     made = machines.running_on("a")
-    assert "is alive" in told("interns_host", "forget", "a", status=1)["error"]
+    assert "is alive" in run_json("interns_host", "forget", "a", status=1)["error"]
     machines.silence("a")
-    assert "still up there" in told("interns_host", "forget", "a", status=1)["error"]
+    assert "still up there" in run_json("interns_host", "forget", "a", status=1)["error"]
     machines.beat("a")
     machines.suspend(made)
     archive_disks(current_driver())
     machines.silence("a")
-    assert told("interns_host", "forget", "a") == {"host": "a", "forgotten": True}
-    assert "ever heard of" in told("interns_host", "forget", "a", status=1)["error"]
+    assert run_json("interns_host", "forget", "a") == {"host": "a", "forgotten": True}
+    assert "ever heard of" in run_json("interns_host", "forget", "a", status=1)["error"]

@@ -15,7 +15,7 @@ from interns.machine import STEPS, WAITING_TEXT, MoveRule
 from interns.models import Intern, InternTransition, LeaseKind, Status
 from interns.operations import release_intern
 from interns.runtime.driver import current_driver
-from tests.interns.farm import Farm, carry_out, queued
+from tests.interns.farm import Farm, carry_out, queue_provision
 
 pytestmark = [pytest.mark.django_db, pytest.mark.both]
 
@@ -39,7 +39,7 @@ def take(farm: Farm, made: Any, kind: LeaseKind = LeaseKind.SUSPEND) -> InternLe
 def test_of_five_deliveries_four_find_nothing_to_do(farm: Farm, kind: LeaseKind) -> None:
     """W2."""
     if kind == LeaseKind.PROVISION:
-        made, message = queued(farm)
+        made, message = queue_provision(farm)
     else:
         made = farm.running()
         message = take(farm, made, kind)
@@ -66,7 +66,7 @@ def test_a_worker_that_comes_too_late_moves_nothing(
     farm: Farm, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """W2: it lost its lease while it lived on, and another one did the work."""
-    made, message = queued(farm)
+    made, message = queue_provision(farm)
 
     def another_does_it() -> None:
         farm.expire(made["id"])
@@ -85,7 +85,7 @@ def test_a_worker_that_comes_too_late_moves_nothing(
 def test_what_a_late_worker_began_for_nobody_is_stopped(
     farm: Farm, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made, message = queued(farm)
+    made, message = queue_provision(farm)
     row = farm.row(made["id"])
     when_it_starts(monkeypatch, lambda: release_intern(row.pk, by="operator"))
     carry_out(message)
@@ -95,7 +95,7 @@ def test_what_a_late_worker_began_for_nobody_is_stopped(
 
 def test_a_lease_is_handed_on_when_it_has_expired_and_not_before(farm: Farm) -> None:
     """It may have been renewed since the reaper looked."""
-    made, message = queued(farm)
+    made, message = queue_provision(farm)
     row = farm.row(made["id"])
     assert row.lease_expires_at is not None
     before = row.lease_expires_at - timedelta(microseconds=1)
@@ -109,7 +109,7 @@ def test_a_lease_is_handed_on_when_it_has_expired_and_not_before(farm: Farm) -> 
 
 
 def test_a_provisioning_that_two_workers_lost_has_failed(farm: Farm) -> None:
-    made, message = queued(farm)
+    made, message = queue_provision(farm)
     pick_up(message)
     farm.script.plant(made["id"], message.operation_id)
     farm.expire(made["id"])
@@ -129,7 +129,7 @@ def test_a_provisioning_that_two_workers_lost_has_failed(farm: Farm) -> None:
 
 @pytest.mark.parametrize("lost_before", [False, True])
 def test_what_no_worker_takes_up_waits_and_says_so(farm: Farm, lost_before: bool) -> None:
-    made, message = queued(farm)
+    made, message = queue_provision(farm)
     assert farm.get(made["id"])["progress"]["step_label"] == STEPS[0]
     if lost_before:
         pick_up(message)
@@ -149,7 +149,7 @@ def test_what_no_worker_takes_up_waits_and_says_so(farm: Farm, lost_before: bool
 
 
 def test_where_nobody_works_no_messages_pile_up_until_a_worker_comes(farm: Farm) -> None:
-    made, _ = queued(farm)
+    made, _ = queue_provision(farm)
     farm.queue.has_worker = False
     for _ in range(3):
         farm.expire(made["id"])
@@ -198,7 +198,7 @@ def test_a_lost_suspension_is_repeated_once_and_then_forgotten(farm: Farm) -> No
 
 
 def test_an_attempt_that_nobody_could_be_told_of_does_not_count(farm: Farm) -> None:
-    made, message = queued(farm)
+    made, message = queue_provision(farm)
     farm.expire(made["id"])
     farm.queue.down = True
     assert [farm.reap() for _ in range(3)] == [(0, 0, 0)] * 3
@@ -212,9 +212,9 @@ def test_an_attempt_that_nobody_could_be_told_of_does_not_count(farm: Farm) -> N
 
 def test_who_waits_for_busy_workers_is_not_lost(farm: Farm, settings: Any) -> None:
     settings.INTERN_JOBS = 1
-    first, message = queued(farm)
+    first, message = queue_provision(farm)
     pick_up(message)
-    second, _ = queued(farm)
+    second, _ = queue_provision(farm)
     for _ in range(3):
         farm.expire(second["id"])
         assert farm.reap() == (0, 0, 1)
@@ -225,23 +225,23 @@ def test_who_waits_for_busy_workers_is_not_lost(farm: Farm, settings: Any) -> No
 
 def test_who_was_overtaken_in_the_queue_was_lost(farm: Farm, settings: Any) -> None:
     settings.INTERN_JOBS = 1
-    first, _ = queued(farm)
-    _, later = queued(farm)
+    first, _ = queue_provision(farm)
+    _, later = queue_provision(farm)
     pick_up(later)
     farm.expire(first["id"])
     assert farm.reap() == (1, 0, 0)
 
 
 def test_a_reaper_goes_by_the_moment_it_is_given(farm: Farm) -> None:
-    made, _ = queued(farm)
+    made, _ = queue_provision(farm)
     expires_at = farm.row(made["id"]).lease_expires_at
     assert expires_at is not None
     assert reap(current_driver(), now=expires_at) == (1, 0, 0)
 
 
 def test_only_what_nobody_has_taken_up_is_told_of_again(farm: Farm) -> None:
-    _, message = queued(farm)
-    queued(farm)
+    _, message = queue_provision(farm)
+    queue_provision(farm)
     assert publish_waiting() == 2
     pick_up(message)
     assert publish_waiting() == 1
@@ -251,9 +251,9 @@ def test_among_busy_workers_one_later_job_shows_that_a_message_is_lost(
     farm: Farm, settings: Any
 ) -> None:
     settings.INTERN_JOBS = 4
-    _, earlier = queued(farm)
-    lost, _ = queued(farm)
-    _, later = queued(farm)
+    _, earlier = queue_provision(farm)
+    lost, _ = queue_provision(farm)
+    _, later = queue_provision(farm)
     pick_up(earlier)
     pick_up(later)
     farm.expire(lost["id"])
@@ -262,8 +262,8 @@ def test_among_busy_workers_one_later_job_shows_that_a_message_is_lost(
 
 def test_who_was_asked_for_at_the_same_moment_has_not_overtaken(farm: Farm, settings: Any) -> None:
     settings.INTERN_JOBS = 1
-    first, _ = queued(farm)
-    other, message = queued(farm)
+    first, _ = queue_provision(farm)
+    other, message = queue_provision(farm)
     pick_up(message)
     Intern.objects.update(operation_since=farm.row(other["id"]).operation_since)
     farm.expire(first["id"])
@@ -282,7 +282,7 @@ def test_an_operation_is_overdue_from_its_term_on_and_while_no_worker_has_it() -
 
 
 def test_an_operation_s_way_is_on_record_with_its_times_and_steps(farm: Farm) -> None:
-    made, message = queued(farm)
+    made, message = queue_provision(farm)
     now = datetime.now(UTC) + timedelta(seconds=1)
     picked = leases.pick_up(message, by="worker", now=now)
     assert picked is not None
@@ -309,7 +309,7 @@ def test_a_lease_is_released_once(farm: Farm) -> None:
 
 
 def test_a_long_failure_is_cut(farm: Farm) -> None:
-    made, message = queued(farm)
+    made, message = queue_provision(farm)
     picked = leases.pick_up(message, by="worker", now=datetime.now(UTC))
     assert picked is not None
     leases.settle(picked[1], MoveRule.STEP_FAILED, "failed", by="worker", failure="x" * 2000)
@@ -317,7 +317,7 @@ def test_a_long_failure_is_cut(farm: Farm) -> None:
 
 
 def test_an_intern_that_fails_is_an_event_in_the_same_transaction(farm: Farm) -> None:
-    made, message = queued(farm)
+    made, message = queue_provision(farm)
     picked = leases.pick_up(message, by="worker", now=datetime.now(UTC))
     assert picked is not None
     failed: Any = (MoveRule.STEP_FAILED, Status.FAILED)

@@ -255,7 +255,7 @@ def turns(ours_s: float, portkey_s: float, litellm_s: float) -> dict[str, Interv
     }
 
 
-def compared() -> Compared:
+def build_compared() -> Compared:
     # The second round met a slow minute, which all three felt.
     requests = [turns(0.5, 1.0, 5.0), turns(5.0, 10.0, 50.0), turns(0.5, 1.0, 5.0)]
     chunks = [turns(0.05, 0.1, 1.0)] * 3
@@ -263,14 +263,14 @@ def compared() -> Compared:
 
 
 def test_a_ratio_is_taken_within_a_round_and_each_gateway_has_its_own_figures() -> None:
-    ratios = {line.required.name: line.value for line in compared().figures()}
+    ratios = {line.required.name: line.value for line in build_compared().figures()}
     required = {"cpu_of_portkey": 0.5, "cpu_of_litellm": 0.1, "chunk_cpu_of_litellm": 0.05}
     requests = {"cpu_us_per_request": 500, "database_us_per_request": 100, "requests_per_s": 100}
     chunks = {"p50_ms": 2, "cpu_us_per_chunk": 50, "chunks_per_s": 100, "memory_mb": 200}
 
     assert ratios == pytest.approx(required)
-    assert compared().own_figures(OURS) == pytest.approx(requests | chunks)
-    assert compared().own_figures(PORTKEY)["database_us_per_request"] == 0
+    assert build_compared().own_figures(OURS) == pytest.approx(requests | chunks)
+    assert build_compared().own_figures(PORTKEY)["database_us_per_request"] == 0
 
 
 def test_a_database_backend_may_come_and_go() -> None:

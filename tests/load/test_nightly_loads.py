@@ -28,7 +28,7 @@ SPARE = 8
 pytestmark = pytest.mark.nightly
 
 
-def crowded(between: Between, **plan: Any) -> dict[str, Any]:
+def send_crowd(between: Between, **plan: Any) -> dict[str, Any]:
     """What became of such a crowd."""
     with between.crowd(**plan) as crowd:
         crowd.wait_open()
@@ -42,7 +42,7 @@ def goodput(told: dict[str, Any]) -> float:
 def peak(between: Between) -> float:
     """Answers a second with as many callers as may be in progress, each asking on and on."""
     plan = {"asks_per_s": 3000.0, "asks_s": 1.0, "asks_max": IN_PROGRESS_MAX}
-    told = crowded(between, **plan, upstream_s=UPSTREAM_S)
+    told = send_crowd(between, **plan, upstream_s=UPSTREAM_S)
     assert set(told["asked"]) == {"200"}, told
     return goodput(told)
 
@@ -56,7 +56,7 @@ def test_at_twice_the_sustainable_rate_goodput_holds_and_the_rest_is_refused_at_
     ):
         sustainable = max(peak(between), peak(between))
         plan = {"asks_per_s": 2 * sustainable, "asks_s": OVERLOAD_S, "asks_max": 4000}
-        told = crowded(between, **plan, upstream_s=UPSTREAM_S)
+        told = send_crowd(between, **plan, upstream_s=UPSTREAM_S)
 
         assert set(told["asked"]) <= {"200", "429", "503"}, told
         assert told["lost"] == 0, told["shown"]
@@ -69,8 +69,8 @@ def test_of_500_paced_streams_every_token_comes_and_the_first_one_soon(
     stores: Bed, tmp_path: Path
 ) -> None:
     with StartGateway(stores, tmp_path) as starter, counting_gateway(starter, tmp_path) as between:
-        crowded(between, streams=2, tokens=2)
-        told = crowded(between, streams=500, tokens=600, tokens_per_s=20, open_s=5)
+        send_crowd(between, streams=2, tokens=2)
+        told = send_crowd(between, streams=500, tokens=600, tokens_per_s=20, open_s=5)
 
         assert (told["whole"], told["broken"]) == (500, 0), told["shown"]
         # On a machine that does nothing else.
@@ -93,11 +93,11 @@ def sizes(between: Between) -> dict[str, int]:
     }
 
 
-def soaked(between: Between, seconds: float) -> dict[str, int]:
+def soak(between: Between, seconds: float) -> dict[str, int]:
     """Sizes once a moderate load with one fault in a hundred is over and its connections ended."""
     streams = {"streams": 50, "tokens": int(20 * seconds), "tokens_per_s": 20.0}
     asks = {"asks_per_s": SOAK_PER_S, "asks_s": seconds, "upstream_s": 0.05, "fault_share": 0.01}
-    told = crowded(between, **streams, **asks)
+    told = send_crowd(between, **streams, **asks)
     assert (told["whole"], told["broken"], told["lost"]) == (50, 0, 0), told["shown"]
     failed = {name for name in told["asked"] if name != "200"}
     assert failed, "no fault came to pass"
@@ -119,8 +119,8 @@ def test_nothing_grows_in_a_long_time(stores: Bed, tmp_path: Path) -> None:
         StartGateway(stores, tmp_path) as starter,
         counting_gateway(starter, tmp_path, worker=True, **settings) as between,
     ):
-        warm = soaked(between, min(120.0, SOAK_S / 3))
-        after = soaked(between, SOAK_S)
+        warm = soak(between, min(120.0, SOAK_S / 3))
+        after = soak(between, SOAK_S)
 
         assert after["rss_bytes"] <= warm["rss_bytes"] * 1.1, (warm, after)
         assert after["files"] <= warm["files"] + SPARE, (warm, after)

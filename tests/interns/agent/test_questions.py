@@ -37,13 +37,6 @@ def test_a_permission_takes_its_options_and_a_dismissal() -> None:
             asked.read(odd)
 
 
-def test_a_form_as_it_is_shown() -> None:
-    shown = FORM.serialize()
-    assert shown["kind"] == "elicitation"
-    size = {"name": "size", "type": "string", "required": False, "options": ["s", "m"]}
-    assert shown["fields"][4] == size
-
-
 PERSON: dict[str, Any] = {"name": "Ann", "age": 3}
 
 

@@ -44,12 +44,12 @@ async def to_the_end(run: InternRun) -> list[Event]:
     return seen
 
 
-def heard(messages: list[ModelMessage]) -> list[str]:
+def list_prompts(messages: list[ModelMessage]) -> list[str]:
     return [str(p.content) for m in messages for p in m.parts if p.part_kind == "user-prompt"]
 
 
 async def echo(messages: list[ModelMessage], info: AgentInfo) -> Any:
-    yield " and ".join(heard(messages))
+    yield " and ".join(list_prompts(messages))
 
 
 def test_what_an_agent_asks_of_models_carries_the_turn_s_trace(tmp_path: Path) -> None:

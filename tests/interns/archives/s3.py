@@ -1,11 +1,11 @@
 """A server that keeps objects as S3 does, as far as archives need it."""
 
-import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
+from dataclasses import dataclass, field
 from urllib.parse import unquote, urlsplit
 
 import pytest
+
+from tests.support.local_site import LocalSite, Running, SiteHandler
 
 
 def set_credentials(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -15,55 +15,37 @@ def set_credentials(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
 
 
-class FakeS3:
+@dataclass
+class ObjectStore(LocalSite):
     """`objects` by bucket and key; `refuse` makes every request fail."""
 
-    def __init__(self) -> None:
-        self.objects: dict[str, bytes] = {}
-        self.refuse = False
-
-    def __enter__(self) -> "FakeS3":
-        handler = type("Handler", (_Handler,), {"kept": self})
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
-        threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True).start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._server.shutdown()
-        self._server.server_close()
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self._server.server_address[1]}"
+    objects: dict[str, bytes] = field(default_factory=dict)
+    refuse: bool = False
 
 
-class _Handler(BaseHTTPRequestHandler):
-    kept: FakeS3
+class _Handler(SiteHandler):
+    protocol_version = "HTTP/1.0"
+    site: ObjectStore
 
-    def do_PUT(self) -> None:
-        body = self._body()
-        if not self._refused():
-            self.kept.objects[self._name()] = body
-            self._answer(200, b"")
+    def handle_one(self) -> None:
+        name, body = unquote(urlsplit(self.path).path.lstrip("/")), self._read_body()
+        objects = self.site.objects
+        if self.site.refuse:
+            self._say(403, b"<Error><Code>AccessDenied</Code></Error>")
+        elif self.command == "PUT":
+            objects[name] = body
+            self._say(200)
+        elif self.command == "DELETE":
+            objects.pop(name, None)
+            self._say(204)
+        else:
+            self._say(200 if name in objects else 404, objects.get(name, b""))
 
-    def do_GET(self) -> None:
-        if not self._refused():
-            found = self.kept.objects.get(self._name())
-            self._answer(404 if found is None else 200, found or b"")
+    do_PUT = do_GET = do_HEAD = do_DELETE = handle_one
 
-    do_HEAD = do_GET
-
-    def do_DELETE(self) -> None:
-        if not self._refused():
-            self.kept.objects.pop(self._name(), None)
-            self._answer(204, b"")
-
-    def _name(self) -> str:
-        return unquote(urlsplit(self.path).path.lstrip("/"))
-
-    def _body(self) -> bytes:
+    def _read_body(self) -> bytes:
         if "chunked" not in self.headers.get("Content-Encoding", ""):
-            return self.rfile.read(int(self.headers["Content-Length"]))
+            return self.rfile.read(int(self.headers.get("Content-Length", 0)))
         # The client signs or sums up its chunks: `size;more`, the bytes, and trailers in the end.
         body = b""
         while size := int(self.rfile.readline().split(b";")[0], 16):
@@ -73,19 +55,11 @@ class _Handler(BaseHTTPRequestHandler):
             pass
         return body
 
-    def _refused(self) -> bool:
-        if self.kept.refuse:
-            self._answer(403, b"<Error><Code>AccessDenied</Code></Error>")
-        return self.kept.refuse
+    def _say(self, status: int, body: bytes = b"") -> None:
+        last = "Mon, 02 Jan 2006 15:04:05 GMT"
+        self.answer(body, status=status, ETag='"x"', Last_Modified=last)
 
-    def _answer(self, status: int, body: bytes) -> None:
-        self.send_response(status)
-        self.send_header("Content-Length", str(len(body)))
-        self.send_header("ETag", '"x"')
-        self.send_header("Last-Modified", "Mon, 02 Jan 2006 15:04:05 GMT")
-        self.end_headers()
-        if self.command != "HEAD":
-            self.wfile.write(body)
 
-    def log_message(self, *_: Any) -> None:
-        pass
+class FakeS3(Running[ObjectStore]):
+    def __init__(self) -> None:
+        super().__init__(ObjectStore, _Handler)

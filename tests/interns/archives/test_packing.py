@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from interns.runtime.disk_archive import pack, repack, unpack
 
 
-def packed(folder: Path) -> bytes:
+def pack_bytes(folder: Path) -> bytes:
     out = io.BytesIO()
     pack(folder, out)
     return out.getvalue()
@@ -37,7 +37,7 @@ def tar_of(*members: tuple[str, Any]) -> io.BytesIO:
     return out
 
 
-def filled(folder: Path) -> Path:
+def fill_folder(folder: Path) -> Path:
     (folder / "b").mkdir()
     (folder / "b" / "run.sh").write_text("#!/bin/sh")
     (folder / "b" / "run.sh").chmod(0o700)
@@ -51,7 +51,7 @@ def filled(folder: Path) -> Path:
 
 def test_an_archive_holds_everything_without_owners_and_times(tmp_path: Path) -> None:
     out = io.BytesIO()
-    assert pack(filled(tmp_path), out) == 3
+    assert pack(fill_folder(tmp_path), out) == 3
     out.seek(0)
     with tarfile.open(fileobj=out) as tar:
         members = tar.getmembers()
@@ -75,19 +75,19 @@ def test_the_same_files_make_the_same_bytes_by_an_engine_too(tmp_path: Path) -> 
     one, other = tmp_path / "one", tmp_path / "other"
     for folder in (one, other):
         folder.mkdir()
-        filled(folder)
+        fill_folder(folder)
     os.utime(other / "a.txt", (1, 1))
-    assert packed(one) == packed(other)
+    assert pack_bytes(one) == pack_bytes(other)
 
     theirs, out = io.BytesIO(), io.BytesIO()
     with tarfile.open(fileobj=theirs, mode="w") as tar:
         tar.add(one, arcname="./")
     theirs.seek(0)
     assert repack(theirs, out) == 3
-    assert out.getvalue() == packed(one)
+    assert out.getvalue() == pack_bytes(one)
 
     (other / "a.txt").write_text("hellO")
-    assert packed(one) != packed(other)
+    assert pack_bytes(one) != pack_bytes(other)
 
 
 def test_names_that_are_no_utf_8_and_very_long_ones(tmp_path: Path) -> None:
@@ -97,7 +97,7 @@ def test_names_that_are_no_utf_8_and_very_long_ones(tmp_path: Path) -> None:
     deep.mkdir(parents=True)
     (deep / "ü").write_bytes(b"2")
     target = tmp_path / "put"
-    data = packed(tmp_path)
+    data = pack_bytes(tmp_path)
     target.mkdir()
     done = unpack(io.BytesIO(data), target)
     assert (done.files, done.skipped) == (2, [])
@@ -113,7 +113,7 @@ def test_what_is_no_file_is_left_out_and_what_its_owner_may_not_read_is_kept(
     (tmp_path / "d").chmod(0)
     with socket.socket(socket.AF_UNIX) as listening:
         listening.bind(str(tmp_path / "socket"))
-        with tarfile.open(fileobj=io.BytesIO(packed(tmp_path))) as tar:
+        with tarfile.open(fileobj=io.BytesIO(pack_bytes(tmp_path))) as tar:
             assert tar.getnames() == ["d", "d/secret"]
 
 
@@ -124,7 +124,7 @@ def test_no_link_is_followed(tmp_path: Path) -> None:
     folder = tmp_path / "disk"
     folder.mkdir()
     (folder / "link").symlink_to(outside, target_is_directory=True)
-    assert b"canary" not in packed(folder)
+    assert b"canary" not in pack_bytes(folder)
     with pytest.raises(NotADirectoryError):
         pack(folder / "link", io.BytesIO())
 
@@ -143,10 +143,10 @@ def test_a_disk_comes_back_as_it_was(tmp_path: Path) -> None:
     folder, target = tmp_path / "disk", tmp_path / "put"
     folder.mkdir()
     target.mkdir()
-    (filled(folder) / "away").unlink()
-    done = unpack(io.BytesIO(packed(folder)), target)
+    (fill_folder(folder) / "away").unlink()
+    done = unpack(io.BytesIO(pack_bytes(folder)), target)
     assert (done.files, done.skipped) == (3, [])
-    assert packed(target) == packed(folder)
+    assert pack_bytes(target) == pack_bytes(folder)
 
 
 def test_nothing_gets_out(tmp_path: Path) -> None:

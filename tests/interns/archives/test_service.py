@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 import pytest
-from django.core.files.storage import storages
 from django.core.management import call_command
 
 from accounts.models import AuditRecord
@@ -168,7 +167,7 @@ def test_archives_are_kept_for_their_days(home: Path, disk: Any, intern: Intern)
     later = row.expires_at + timedelta(seconds=1)
     # Its intern is still there: a teardown that failed may need it.
     assert service.delete_expired_archives(later) == 0
-    _gone(intern)
+    _delete_intern(intern)
     assert service.delete_expired_archives(row.expires_at - timedelta(seconds=1)) == 0
     assert path.exists()
     assert [service.delete_expired_archives(later), service.delete_expired_archives(later)] == [
@@ -209,12 +208,12 @@ def test_an_archive_by_hand_counts_and_stays_the_operator_s(
 # --- Restoring -----------------------------------------------------------------------------------
 
 
-def _gone(intern: Intern) -> None:
+def _delete_intern(intern: Intern) -> None:
     delete_intern_vault(intern.pk)
     Intern.objects.filter(pk=intern.pk).delete()
 
 
-def restored(capsys: pytest.CaptureFixture[str], *arguments: str) -> Any:
+def restore(capsys: pytest.CaptureFixture[str], *arguments: str) -> Any:
     call_command("restore_intern_workspace", *arguments, "--json")
     return json.loads(capsys.readouterr().out)
 
@@ -223,15 +222,15 @@ def test_a_disk_comes_back_into_a_directory(
     home: Path, disk: Any, intern: Intern, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     row = service.archive_workspace(intern, disk)
-    _gone(intern)
+    _delete_intern(intern)
     target = tmp_path / "back"
-    said = restored(capsys, "--intern", str(intern.pk), "--to", str(target))
+    said = restore(capsys, "--intern", str(intern.pk), "--to", str(target))
     which = {"archive_id": str(row.pk), "intern_name": "helper", "to": str(target)}
     assert said == which | {"files": 1, "skipped": 1, "skipped_names": ["away"]}
     assert (target / "notes").read_text() == "remember"
     again = tmp_path / "again"
     again.mkdir()
-    assert restored(capsys, "--archive", str(row.pk), "--to", str(again))["files"] == 1
+    assert restore(capsys, "--archive", str(row.pk), "--to", str(again))["files"] == 1
 
 
 def test_refusals_of_the_command(home: Path, disk: Any, intern: Intern, tmp_path: Path) -> None:
@@ -265,13 +264,9 @@ def test_onto_the_disk_of_another_intern(
     settings.INTERN_RUNTIME = "process"
     row = service.archive_workspace(intern, disk)
     heir = team.intern("heir")
-    said = restored(capsys, "--archive", str(row.pk), "--into", str(heir.pk))
+    said = restore(capsys, "--archive", str(row.pk), "--into", str(heir.pk))
     assert said["files"] == 1
     heir.refresh_from_db()
     assert heir.booted_at is not None
     found = list((home / "interns" / str(heir.pk)).rglob("notes"))
     assert [path.read_text() for path in found] == ["remember"]
-
-
-def test_storages_are_looked_up_by_their_setting() -> None:
-    assert type(storages["intern-archives"]).__name__ == "LocalArchives"

@@ -71,7 +71,7 @@ def open_room(chat_gateway: GatewayServer, places: Path, orm_of: "Orm") -> Itera
 
     agents: list[ScriptedAgent] = []
 
-    def opened(server: GatewayServer | None = None, **fields: Any) -> "Room":
+    def open_one(server: GatewayServer | None = None, **fields: Any) -> "Room":
         server = server or chat_gateway
         account = fields.pop("account", None) or seed_account(server)
         number = next(_numbers)
@@ -82,7 +82,7 @@ def open_room(chat_gateway: GatewayServer, places: Path, orm_of: "Orm") -> Itera
         place(places, intern.pk, agent)
         return Room(server, account, agent, intern.pk, orm_of)
 
-    yield opened
+    yield open_one
     for agent in agents:
         agent.stop()
 

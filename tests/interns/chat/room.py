@@ -24,7 +24,7 @@ def user(text: str = "Hi") -> list[dict[str, Any]]:
     return [{"role": "user", "content": text}]
 
 
-def answering(call_id: str, answer: str) -> list[dict[str, Any]]:
+def build_answer(call_id: str, answer: str) -> list[dict[str, Any]]:
     call = {
         "id": call_id,
         "type": "function",
@@ -59,7 +59,7 @@ class Room:
         return self.post({"stream": True, "messages": user(text), **more})
 
     def answer(self, session_id: str, answer: str, *, call_id: str = "call-1") -> requests.Response:
-        messages = answering(call_id, answer)
+        messages = build_answer(call_id, answer)
         return self.post({"stream": True, "messages": messages, "session_id": session_id})
 
     def pause(self, *then: Any, asked: Any = PERMISSION, **more: Any) -> list[Any]:

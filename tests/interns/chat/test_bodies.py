@@ -8,11 +8,11 @@ import pytest
 
 from interns.chat.body import ChatPrompt, ChatReply, InvalidChatBody, read_chat_body
 from interns.models import ChatRun, Intern
-from tests.interns.chat.room import answering, user
+from tests.interns.chat.room import build_answer, user
 from tests.interns.farm import Farm
 
 STREAMED = {"stream": True, "messages": user()}
-TOOL = answering("call-1", "allow_once")
+TOOL = build_answer("call-1", "allow_once")
 PICTURE = [{"role": "user", "content": [{"type": "image_url"}]}]
 
 
@@ -20,7 +20,7 @@ def last(**message: Any) -> dict[str, Any]:
     return STREAMED | {"messages": [message]}
 
 
-def answered(messages: Any) -> dict[str, Any]:
+def build_reply(messages: Any) -> dict[str, Any]:
     return {"stream": True, "session_id": "s", "messages": messages}
 
 
@@ -48,9 +48,9 @@ def answered(messages: Any) -> dict[str, Any]:
         (STREAMED | {"model": ""}, "model"),
         (STREAMED | {"model": "m" * 257}, "model"),
         ({"stream": True, "messages": TOOL}, "session_id"),
-        (answered([{"role": "tool", "content": "x"}]), "messages.0.tool_call_id"),
-        (answered(answering("", "x")), "messages.2.tool_call_id"),
-        (answered(answering("c" * 129, "x")), "messages.2.tool_call_id"),
+        (build_reply([{"role": "tool", "content": "x"}]), "messages.0.tool_call_id"),
+        (build_reply(build_answer("", "x")), "messages.2.tool_call_id"),
+        (build_reply(build_answer("c" * 129, "x")), "messages.2.tool_call_id"),
     ],
 )
 def test_a_wrong_body_is_told_where_it_is_wrong(body: Any, path: str) -> None:
@@ -67,7 +67,7 @@ def test_the_last_message_is_a_prompt_or_an_answer() -> None:
         {"role": "user", "content": [{"type": "text", "text": "x" * 32_000}]},
     ]
     assert read_chat_body(said) == ChatPrompt("x" * 32_000, "s" * 256, "self-drive")
-    long = answered(answering("c" * 128, "allow_once"))
+    long = build_reply(build_answer("c" * 128, "allow_once"))
     assert read_chat_body(long) == ChatReply("s", "c" * 128, "allow_once")
 
 

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.thorough
 
 
 @pytest.fixture(scope="module")
-def remembering(
+def remembering_gateway(
     tmp_path_factory: pytest.TempPathFactory, stores: Bed, places: Path
 ) -> Iterator[GatewayServer]:
     folder = tmp_path_factory.mktemp("remembering")
@@ -35,16 +35,16 @@ def remembering(
         )
 
 
-def told(server: GatewayServer, what: str) -> int:
+def read_count(server: GatewayServer, what: str) -> int:
     """How many `turns` the worker remembers, or `looks` it took for them."""
     return int(json.loads(Path(server.env[FILE]).read_text(encoding="utf-8"))[what])
 
 
-def ended(room: Room) -> None:
+def end_turn(room: Room) -> None:
     assert ending_of(room.say()) == "stop"
 
 
-def answered(room: Room) -> None:
+def answer_question(room: Room) -> None:
     room.pause()
     room.say(session_id="s")
     room.say(session_id="other")
@@ -52,12 +52,12 @@ def answered(room: Room) -> None:
     assert ending_of(room.answer("s", "allow_once")) == "stop"
 
 
-def severed(room: Room) -> None:
+def sever_stream(room: Room) -> None:
     room.agent.script(content("a"), SEVER)
     assert ending_of(room.say()) == "error"
 
 
-def refused(room: Room) -> None:
+def meet_refusals(room: Room) -> None:
     room.agent.script(Refusal(500, "x"))
     assert room.say().status_code == 502
     away = room.agent.path.rename(room.agent.path.with_suffix(".away"))
@@ -66,36 +66,43 @@ def refused(room: Room) -> None:
     assert room.post({"stream": True, "messages": user("")}).status_code == 400
 
 
-def took_too_long(room: Room) -> None:
+def take_too_long(room: Room) -> None:
     room.agent.script(Gate(), END)
     assert ending_of(room.say()) == "error"
 
 
-def left(room: Room) -> None:
+def leave_stream(room: Room) -> None:
     response, _ = room.hold(content("a"))
     response.close()
     room.wait_open(None)
 
 
-ENDINGS = [ended, answered, severed, refused, took_too_long, left]
+ENDINGS = [
+    end_turn,
+    answer_question,
+    sever_stream,
+    meet_refusals,
+    take_too_long,
+    leave_stream,
+]
 
 
 @pytest.mark.parametrize("ending", ENDINGS, ids=lambda ending: ending.__name__)
 def test_nothing_of_a_turn_stays(
-    remembering: GatewayServer, open_room: OpenRoom, ending: Callable[[Room], None]
+    remembering_gateway: GatewayServer, open_room: OpenRoom, ending: Callable[[Room], None]
 ) -> None:
-    before = told(remembering, "turns")
-    ending(open_room(remembering))
-    until = told(remembering, "looks") + 2
-    remembering.wait_until(lambda: told(remembering, "looks") >= until)
-    assert told(remembering, "turns") == before
+    before = read_count(remembering_gateway, "turns")
+    ending(open_room(remembering_gateway))
+    until = read_count(remembering_gateway, "looks") + 2
+    remembering_gateway.wait_until(lambda: read_count(remembering_gateway, "looks") >= until)
+    assert read_count(remembering_gateway, "turns") == before
 
 
-def test_a_turn_under_way_is_seen(remembering: GatewayServer, open_room: OpenRoom) -> None:
+def test_a_turn_under_way_is_seen(remembering_gateway: GatewayServer, open_room: OpenRoom) -> None:
     """Or the test above would say nothing."""
-    running, _ = open_room(remembering).hold()
+    running, _ = open_room(remembering_gateway).hold()
     with running:
-        remembering.wait_until(lambda: told(remembering, "turns") >= 2)
+        remembering_gateway.wait_until(lambda: read_count(remembering_gateway, "turns") >= 2)
 
 
 def test_streams_hold_no_connection(start_gateway: Any, places: Path, open_room: OpenRoom) -> None:

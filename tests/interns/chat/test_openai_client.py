@@ -4,7 +4,6 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-import openai
 import pytest
 from openai import OpenAI
 
@@ -77,29 +76,3 @@ def test_from_a_prompt_over_two_questions_to_the_end(client: OpenAI, room: Room)
     assert len(room.runs()) == 1
     assert talk.turn(role="user", content="Thanks.")[0] == "Hello"
     assert [run.session.session_id for run in room.runs()] == [talk.extra["session_id"]] * 2
-
-
-def test_refusals_are_the_clients_own_errors(client: OpenAI, room: Room) -> None:
-    room.agent.script(question(PERMISSION), END)
-    talk = Conversation(client)
-    _, call = talk.turn(role="user", content="Hi")
-
-    with pytest.raises(openai.BadRequestError) as wrong:
-        talk.turn(role="tool", tool_call_id=call.id, content="perhaps")
-    with pytest.raises(openai.ConflictError) as busy:
-        Conversation(client).turn(role="user", content="Me too")
-    room.set_intern(status="stopped")
-    with pytest.raises(openai.ConflictError) as stopped:
-        Conversation(client).turn(role="user", content="Hi")
-
-    assert isinstance(wrong.value.body, dict)
-    assert wrong.value.body["metadata"]["reason"] == "bad_request"
-    assert busy.value.response.headers["Retry-After"] == "5"
-    assert isinstance(stopped.value.body, dict)
-    assert stopped.value.body["message"] == "This intern is not running."
-
-
-def test_an_error_in_the_stream_is_raised(client: OpenAI, room: Room) -> None:
-    room.agent.script(content("a"), "sever")
-    with pytest.raises(openai.APIError, match="connection to the intern was lost"):
-        Conversation(client).turn(role="user", content="Hi")

@@ -14,8 +14,8 @@ import requests
 from interns.models import Intern, InternHost
 from interns.runtime.tunnel import SignedRequest, read_host
 from tests.interns.chat.conftest import OpenRoom, chat_settings
-from tests.interns.chat.room import Room, ending_of, events_of, refusal_of, text_of
-from tests.interns.chat.scripted_agent import END, PERMISSION, SEVER, content, question
+from tests.interns.chat.room import Room, events_of, refusal_of, text_of
+from tests.interns.chat.scripted_agent import END, PERMISSION, content, question
 from tests.support.bed import Bed
 from tests.support.gateways import StartGateway
 from tests.support.server import GatewayServer
@@ -71,12 +71,6 @@ def test_who_leaves_ends_the_run_over_there(far_room: Room) -> None:
     assert run.over.wait(60)
     far_room.wait_open(None)
     assert run.id in far_room.agent.cancelled
-
-
-def test_a_lost_connection_is_told_as_one(far_room: Room) -> None:
-    far_room.agent.script(content("a"), SEVER)
-    assert ending_of(far_room.say()) == "error"
-    far_room.wait_open(None)
 
 
 def test_the_page_of_its_host_name_gets_no_token(far_room: Room) -> None:

@@ -122,7 +122,7 @@ def bench(farm: Farm) -> Bench:
     return Bench(intern.pk, hands, driver, asking)
 
 
-def told(stream: TurnStream) -> list[Any]:
+def read_all(stream: TurnStream) -> list[Any]:
     """All that it says."""
     lines = [line for line in b"".join(stream).split(b"\n\n") if line]
     return [loads(line[6:]) if line.startswith(b"data: {") else line.decode() for line in lines]
@@ -138,7 +138,7 @@ def test_silence_is_filled_every_thirty_seconds(bench: Bench) -> None:
 
 
 def test_a_request_has_five_minutes(bench: Bench) -> None:
-    *_, error, last, done = told(bench.prompt(299.0, TextEvent("a")))
+    *_, error, last, done = read_all(bench.prompt(299.0, TextEvent("a")))
     assert bench.hands.passed_s == 300.0
     assert bench.driver.deadlines == [300.0]
     assert error["error"]["code"] == 504
@@ -150,10 +150,10 @@ def test_a_request_has_five_minutes(bench: Bench) -> None:
 
 
 def test_each_request_of_a_run_has_its_own_five_minutes(bench: Bench) -> None:
-    told(bench.prompt(290.0, ASKED))
+    read_all(bench.prompt(290.0, ASKED))
     # An answer comes at the last moment.
     bench.hands.passed_s += 299.9
-    *_, finish, last, done = told(bench.reply("cancel", 290.0, EndEvent()))
+    *_, finish, last, done = read_all(bench.reply("cancel", 290.0, EndEvent()))
     assert bench.driver.deadlines == [300.0, 889.9]
     # The gateway judges when a question has waited too long, not the runtime.
     assert bench.driver.turns[0].question_s > 300
@@ -184,7 +184,7 @@ def test_a_run_whose_process_is_gone_blocks_for_a_lease(bench: Bench) -> None:
     with pytest.raises(ChatError) as busy:
         bench.prompt(session_id="other")
     bench.hands.passed_s = 60.0
-    told(bench.prompt(EndEvent(), session_id="other"))
+    read_all(bench.prompt(EndEvent(), session_id="other"))
     assert busy.value.reason == "busy"
     assert bench.driver.cancelled == [left.pk]
     left.refresh_from_db()
@@ -231,14 +231,14 @@ def test_a_caller_who_is_gone_before_the_question_is_not_asked(bench: Bench) -> 
 
 
 def test_the_same_question_twice_fails_the_turn(bench: Bench) -> None:
-    told(bench.prompt(ASKED))
-    chunks = told(bench.reply("allow_once", ASKED))
+    read_all(bench.prompt(ASKED))
+    chunks = read_all(bench.reply("allow_once", ASKED))
     assert chunks[-3]["error"]["metadata"]["reason"] == "turn_failed"
     assert bench.run.state == "cancelled"
 
 
 def test_a_question_is_an_event_without_its_words(bench: Bench) -> None:
-    told(bench.prompt(1.0, ASKED))
+    read_all(bench.prompt(1.0, ASKED))
 
     event = Event.objects.get(kind="intern.waiting")
     intern = Intern.objects.get(pk=bench.intern_id)

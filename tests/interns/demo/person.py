@@ -64,11 +64,6 @@ class Person:
         return [json.loads(line) for line in data[:-1]]
 
 
-def text_of(chunks: list[dict[str, Any]]) -> str:
-    deltas = [choice["delta"] for chunk in chunks for choice in chunk["choices"]]
-    return "".join(delta.get("content") or "" for delta in deltas)
-
-
 def question_of(chunks: list[dict[str, Any]]) -> dict[str, Any]:
     deltas = [choice["delta"] for chunk in chunks for choice in chunk["choices"]]
     calls: list[dict[str, Any]] = [call for d in deltas for call in d.get("tool_calls", [])]

@@ -16,7 +16,8 @@ import pytest
 import requests
 
 from tests.interns import podman
-from tests.interns.demo.person import Person, question_of, text_of
+from tests.interns.chat.room import text_of
+from tests.interns.demo.person import Person, question_of
 from tests.support.bed import Bed
 from tests.support.promptness import in_time
 from tests.support.running import SUPERVISOR, Run, processes_with, put_database
@@ -176,8 +177,8 @@ class Story:
     def end(self) -> None:
         self.person.call("DELETE", f"/interns/{self.intern}", expect=202)
         self.person.await_gone(self.intern)
-        assert WRITTEN.encode() in packed(self.run.home)
-        assert SECRET.encode() not in packed(self.run.home)
+        assert WRITTEN.encode() in read_archives(self.run.home)
+        assert SECRET.encode() not in read_archives(self.run.home)
         assert not any((self.run.home / "interns").glob("*"))
         left = processes_with(self.run.home).values()
         assert not [line for line in left if "interns.runtime.supervisor" in line]
@@ -198,7 +199,7 @@ def folders_with(home: Path, canary: str) -> set[str]:
     return {file.relative_to(home).parts[0] for file in found}
 
 
-def packed(home: Path) -> bytes:
+def read_archives(home: Path) -> bytes:
     """Everything in the archives."""
     content = b""
     for file in (home / "archives").rglob("*.tar*"):

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from interns.runtime.process_identity import ProcessIdentity
-from tests.interns.archives.s3 import FakeS3
+from tests.interns.archives.s3 import FakeS3, ObjectStore
 from tests.support import processes
 from tests.support.bed import Bed
 from tests.support.gateways import SeededAccount, StartGateway, seed_account
@@ -106,7 +106,7 @@ def _is_alive(file: Path) -> bool:
 class Fleet:
     """The machines, one web process and beat."""
 
-    def __init__(self, server: GatewayServer, store: FakeS3, names: tuple[str, ...]) -> None:
+    def __init__(self, server: GatewayServer, store: ObjectStore, names: tuple[str, ...]) -> None:
         self.server, self.store = server, store
         self.machines = {
             name: Machine(name, server.folder.parent / f"machine-{name}", dict(server.env))

@@ -11,22 +11,6 @@ from tests.support.bed import Bed
 pytestmark = [pytest.mark.timeout(900)]
 
 
-@pytest.mark.thorough
-def test_what_ran_on_a_machine_that_dies_runs_on_the_other(stores: Bed, tmp_path: Path) -> None:
-    with running_fleet(stores, tmp_path, "a", "b") as fleet:
-        made = fleet.make(2)
-        # Under load one machine's life signs may be late, so that the other gets both.
-        lost = made[0]
-        (dead,) = fleet.places(lost)
-        (other,) = {"a", "b"} - {dead}
-
-        fleet.machines[dead].kill()
-        fleet.until(lambda: fleet.places(lost) == [other], "it runs on the other")
-        fleet.until(lambda: fleet.all_run_once(made), "both run")
-        assert fleet.read(lost, "acknowledged.txt") == lost
-        assert fleet.twice == []
-
-
 @pytest.mark.nightly
 def test_one_machine_dies_and_another_is_cut_off_and_both_come_back(
     stores: Bed, tmp_path: Path

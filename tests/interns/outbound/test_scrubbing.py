@@ -13,7 +13,7 @@ from interns.outbound import scrubbing
 from interns.outbound.scrubbing import Scrubber, build_patterns
 
 
-def scrubbed(data: bytes, values: dict[str, str]) -> bytes:
+def scrub(data: bytes, values: dict[str, str]) -> bytes:
     return scrubbing.scrub_bytes(data, build_patterns(values))
 
 
@@ -43,7 +43,7 @@ _FEW = st.binary(max_size=4)
     ],
 )
 def test_every_spelling_is_replaced_by_the_name(spelled: bytes) -> None:
-    told = scrubbed(b"before " + spelled + b" after", {"token": VALUE})
+    told = scrub(b"before " + spelled + b" after", {"token": VALUE})
     assert told in (b"before [secret:token] after", b'before "[secret:token]" after')
 
 
@@ -51,7 +51,7 @@ def test_every_spelling_is_replaced_by_the_name(spelled: bytes) -> None:
 def test_base64_shows_no_more_than_its_ends(before: bytes, value: str, after: bytes) -> None:
     """Of the value at most two characters of four can be told from the text around it."""
     encoded = base64.b64encode(before + value.encode() + after)
-    told = scrubbed(encoded, {"t": value})
+    told = scrub(encoded, {"t": value})
     assert b"[secret:t]" in told
     left = told.replace(b"[secret:t]", b"")
     assert len(left) <= len(base64.b64encode(before)) + len(base64.b64encode(after)) + 4
@@ -76,7 +76,7 @@ def test_pieces_make_no_difference(
     out.append(scrubber.feed_bytes(data[at:]))
     out.append(scrubber.finish())
     told = b"".join(out)
-    assert told == scrubbed(data, secrets)
+    assert told == scrub(data, secrets)
     for value in values:
         if not any(value in f"[secret:s{number}]" for number in range(3)):
             assert value.encode() not in told.replace(b"[secret:s", b"\0[").replace(b"]", b"\0")
@@ -84,14 +84,14 @@ def test_pieces_make_no_difference(
 
 @given(st.binary(max_size=200))
 def test_without_secrets_nothing_changes(data: bytes) -> None:
-    assert scrubbed(data, {}) == data
-    assert scrubbed(data, {"t": "a value that is nowhere in there"}) == data
+    assert scrub(data, {}) == data
+    assert scrub(data, {"t": "a value that is nowhere in there"}) == data
 
 
 def test_values_that_overlap_leave_nothing_of_either() -> None:
-    told = scrubbed(b"xabcdefx", {"one": "abcd", "two": "cdef"})
+    told = scrub(b"xabcdefx", {"one": "abcd", "two": "cdef"})
     assert told == b"x[secret:one]x"
-    assert scrubbed(b"aaaaa", {"a": "aa"}) == b"[secret:a]"
+    assert scrub(b"aaaaa", {"a": "aa"}) == b"[secret:a]"
     assert scrubbing.scrub_text("ß", build_patterns({"short": "ß"})) == "[secret:short]"
 
 
@@ -108,4 +108,4 @@ def test_what_is_held_back_is_never_half_a_secret() -> None:
 
 
 def test_a_value_with_a_last_line_break_is_known_without_it() -> None:
-    assert scrubbed(b"token: abc.", {"t": "abc\n"}) == b"token: [secret:t]."
+    assert scrub(b"token: abc.", {"t": "abc\n"}) == b"token: [secret:t]."

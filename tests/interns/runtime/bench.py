@@ -28,7 +28,7 @@ HEALTHY_S = 40.0
 TURN_S = 40.0
 
 
-def pssk(pid: int) -> int:
+def read_pss_kib(pid: int) -> int:
     """A process's proportional share of memory, in KiB."""
     lines = Path(f"/proc/{pid}/smaps_rollup").read_text(encoding="ascii").splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith("Pss:"))
@@ -44,13 +44,6 @@ def family(pid: int) -> list[int]:
             found.append(one)
             queue += [int(child) for child in children.split()]
     return found
-
-
-def lives(pid: int) -> bool:
-    with suppress(OSError):
-        state = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0]
-        return state not in "ZX"
-    return False
 
 
 def until(holds: Callable[[], bool], *, within_s: float = 10.0) -> bool:
@@ -159,6 +152,21 @@ class Bench:
         deadline = time.monotonic() + TURN_S
         stream = self.driver.answer(plan.intern_id, reply, deadline=deadline, abort=AbortHandle())
         return read(stream)
+
+    def look_inside(self, *commands: str) -> str:
+        """What commands print in a runtime whose system they cannot change and which knows no
+        secret of its keeper's."""
+        plan, _ = self.boot()
+        changes = ("touch /usr/x 2>&1", "touch /run/gateway/door/x 2>&1")
+        rest = ("grep CapEff /proc/self/status", "ls /run/gateway/inside")
+        command = "\n".join((*commands, *changes, *rest))
+        self.says(calls("run_shell", command=command), {"text": "Done."})
+        self.turn(plan, "Look")
+        found = next(self.results())
+        assert found.count("Read-only file system") == 2, found
+        assert "CapEff:\t0000000000000000" in found, found
+        assert "config.json" not in found, found
+        return found
 
     def results(self) -> Iterator[str]:
         """What tools told the model in the last call."""

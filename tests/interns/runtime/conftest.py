@@ -25,7 +25,7 @@ def runtime_home(settings: Any) -> Iterator[Path]:
     shutil.rmtree(home)
 
 
-def made(kind: str, settings: Any, monkeypatch: pytest.MonkeyPatch, home: Path) -> "Driver":
+def make_driver(kind: str, settings: Any, monkeypatch: pytest.MonkeyPatch, home: Path) -> "Driver":
     """A driver, by the name of its kind."""
     from interns.runtime.process import ProcessDriver
     from interns.runtime.sandbox import SANDBOXES
@@ -55,7 +55,7 @@ def bench(
     from tests.interns.runtime.bench import Bench
 
     kind = getattr(request, "param", "plain")
-    driver = made(kind, settings, monkeypatch, runtime_home)
+    driver = make_driver(kind, settings, monkeypatch, runtime_home)
     bench = Bench(driver, simulator, f"intern-{uuid4().hex}")
     yield bench
     bench.clear()

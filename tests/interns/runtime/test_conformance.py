@@ -9,7 +9,6 @@ from interns.runtime.driver import ArchiveFailed, ChatRefused, EndEvent, Questio
 from tests.interns.runtime.bench import Bench, calls, read
 
 EVERY_DRIVER = pytest.mark.parametrize("bench", ["plain", "sandboxed", "scripted"], indirect=True)
-WITH_AGENT = pytest.mark.parametrize("bench", ["plain", "sandboxed"], indirect=True)
 
 pytestmark = [pytest.mark.timeout(120), pytest.mark.thorough]
 
@@ -50,7 +49,7 @@ def test_a_life(bench: Bench) -> None:
             driver.archive(nobody, io.BytesIO())
 
 
-@WITH_AGENT
+@pytest.mark.parametrize("bench", ["plain", "sandboxed"], indirect=True)
 def test_files_and_sessions_stay(bench: Bench) -> None:
     plan, _ = bench.boot()
     bench.says(calls("write_file", path="notes/a.txt", content="kept"), {"text": "Done."})
@@ -85,7 +84,7 @@ def test_files_and_sessions_stay(bench: Bench) -> None:
     assert copy.getvalue() == first.getvalue()
 
 
-@WITH_AGENT
+@pytest.mark.parametrize("bench", ["sandboxed"], indirect=True)
 def test_questions(bench: Bench) -> None:
     plan, _ = bench.boot()
     ask = calls("ask_person", message="Which colour?", fields=[{"name": "colour"}])
@@ -97,13 +96,13 @@ def test_questions(bench: Bench) -> None:
     form = {"kind": "elicitation", "message": "Which colour?", "fields": fields}
     assert (asked.kind, asked.arguments) == ("elicitation", form)
 
-    def refused(question: QuestionEvent, content: str) -> str:
+    def find_refusal(question: QuestionEvent, content: str) -> str:
         with pytest.raises(ChatRefused) as refused:
             bench.answer(plan, run_id, question, content)
         return refused.value.reason
 
     # What is not acceptable leaves the question open, and another turn has to wait meanwhile.
-    assert refused(asked, '{"action":"accept","content":{}}') == "bad_request"
+    assert find_refusal(asked, '{"action":"accept","content":{}}') == "bad_request"
     with pytest.raises(ChatRefused) as busy:
         bench.begin(plan, "Me too", session_id="other")
     assert busy.value.reason == "busy"
@@ -113,7 +112,7 @@ def test_questions(bench: Bench) -> None:
     options = ["allow_once", "allow_always", "reject_once", "reject_always"]
     wanted = {"kind": "permission", "operation": "write_file: a.txt", "options": options}
     assert permission.arguments == wanted
-    assert refused(asked, '{"action":"decline"}') == "interaction_not_pending"
+    assert find_refusal(asked, '{"action":"decline"}') == "interaction_not_pending"
     leg = bench.answer(plan, run_id, permission, "reject_once")
     assert leg.text == "Left."
     assert leg.end == EndEvent(usage=leg.end.usage)
@@ -122,13 +121,12 @@ def test_questions(bench: Bench) -> None:
     run_id, leg = bench.turn(plan, "Again", approval_mode="manual")
     permission = leg.question
     assert bench.answer(plan, run_id, permission, "allow_once").text == "Written."
-    assert refused(permission, "allow_once") == "run_ended"
+    assert find_refusal(permission, "allow_once") == "run_ended"
     # What was rejected was not done.
     bench.driver.stop(plan.intern_id)
     assert bench.driver.archive(plan.intern_id, io.BytesIO()) == 2
 
 
-@WITH_AGENT
 def test_steering_and_cancelling(bench: Bench) -> None:
     plan, _ = bench.boot()
     gate = f"g{uuid4().hex}"
@@ -154,3 +152,15 @@ def test_steering_and_cancelling(bench: Bench) -> None:
     # It takes the next turn at once.
     bench.says({"text": "Here."})
     assert bench.turn(plan, "Are you there?")[1].text == "Here."
+
+
+# For drivers of other modules. What they only hand on to the agent is tried at night.
+ANY_DRIVER = pytest.mark.parametrize(
+    "holds",
+    [
+        test_a_life,
+        test_files_and_sessions_stay,
+        pytest.param(test_questions, marks=pytest.mark.nightly),
+        pytest.param(test_steering_and_cancelling, marks=pytest.mark.nightly),
+    ],
+)

@@ -5,10 +5,8 @@ import base64
 import io
 import json
 import tempfile
-import threading
 from collections.abc import Iterator
-from http.client import HTTPConnection
-from ipaddress import ip_address, ip_network
+from ipaddress import ip_network
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
@@ -17,23 +15,14 @@ import pytest
 
 from routing.simulator.testing import SimulatedUpstream
 from tests.interns import cluster_node
-from tests.interns.cluster import Cluster, read_rights
+from tests.interns.cluster import KINDS, Cluster, read_rights
 from tests.interns.runtime import test_conformance as conformance
-from tests.interns.runtime.bench import Bench, calls, until
+from tests.interns.runtime.bench import Bench, until
 
 if TYPE_CHECKING:
     from interns.runtime.cluster.driver import KubernetesDriver
 
 pytest.importorskip("kubernetes", reason="the extra kubernetes is not installed")
-
-LOOK = """
-touch /usr/x 2>&1
-touch /run/gateway/door/x 2>&1
-cat /run/orders/orders.json 2>&1
-env | grep -c sk-simulated
-grep CapEff /proc/self/status
-ls /run/gateway/inside
-"""
 
 
 @pytest.fixture
@@ -80,35 +69,20 @@ def runs_pods(test: Any) -> Any:
 
 
 @runs_pods
-@pytest.mark.parametrize(
-    "holds",
-    [
-        conformance.test_a_life,
-        conformance.test_files_and_sessions_stay,
-        conformance.test_questions,
-        conformance.test_steering_and_cancelling,
-    ],
-)
+@conformance.ANY_DRIVER
 def test_it_conforms(bench: Bench, holds: Any) -> None:
     holds(bench)
 
 
 @runs_pods
-def test_what_commands_find_inside(bench: Bench, cluster: Cluster) -> None:
-    plan, _ = bench.boot()
-    bench.says(calls("run_shell", command=LOOK), {"text": "Done."})
-    bench.turn(plan, "Look")
-    found = next(bench.results())
-    assert found.count("Read-only file system") == 2
+def test_what_commands_find_inside(bench: Bench) -> None:
+    found = bench.look_inside("cat /run/orders/orders.json 2>&1", "env | grep -c sk-simulated")
     assert "orders.json: No such file" in found
     assert "\n0\n" in found
-    assert "CapEff:\t0000000000000000" in found
-    assert "config.json" not in found
 
 
 def names_of(cluster: Cluster) -> dict[str, list[str]]:
-    kinds = ("pods", "secrets", "persistentvolumeclaims", "networkpolicies")
-    return {kind: cluster.names(kind) for kind in kinds}
+    return {kind: cluster.names(kind) for kind in KINDS}
 
 
 def test_what_an_intern_is_and_what_is_left_of_it(bench: Bench, cluster: Cluster) -> None:
@@ -245,48 +219,16 @@ def test_a_boot_comes_before_an_archive(
     assert [each.boot_id for each in driver.runtimes()] == [later.boot_id]
 
 
-def test_a_disk_is_filled_as_its_archive_comes(tmp_path: Path) -> None:
-    from interns.runtime.cluster.disk_reader import DiskReader
-    from interns.runtime.cluster.inside import DiskServer
-    from interns.runtime.disk_archive import pack
-    from interns.runtime.driver import AgentAddress, ArchiveFailed
-
-    source, disk = tmp_path / "source", tmp_path / "volume" / "disk"
-    source.mkdir()
-    disk.parent.mkdir()
-    (source / "a").write_bytes(bytes(3 * 1_048_576))
-    (source / "b").write_text("last")
-    archive = io.BytesIO()
-    pack(source, archive)
-    content = archive.getvalue()
-    server = DiskServer(("127.0.0.1", 0), "token", disk)
-    threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
-    connection = HTTPConnection("127.0.0.1", server.server_port, timeout=60)
-    connection.putrequest("POST", "/disk")
-    connection.putheader("Authorization", "Bearer token")
-    connection.putheader("Content-Length", str(len(content)))
-    connection.endheaders(content[: 2 * 1_048_576])
-    assert until(lambda: (disk / "a").exists())
-    connection.send(content[2 * 1_048_576 :])
-    assert json.loads(connection.getresponse().read()) == {"files": 2}
-    connection.close()
-    assert [path.name for path in disk.parent.iterdir()] == ["disk"]
-    # Whoever sends hears what was wrong, and not that nobody listens.
-    address = AgentAddress(host="127.0.0.1", port=server.server_port)
-    with (
-        DiskReader(address, "token") as reader,
-        pytest.raises(ArchiveFailed, match="File exists"),
-    ):
-        reader.read_files("POST", "/disk", archive)
-    server.shutdown()
-    server.server_close()
-
-
-def test_a_secret_that_cannot_be_made_leaves_no_pod(bench: Bench, cluster: Cluster) -> None:
-    from interns.runtime.driver import StartFailed
+def test_without_a_secret_or_an_image_there_is_no_pod(
+    bench: Bench, cluster: Cluster, settings: Any
+) -> None:
+    from interns.runtime.driver import ImageUnavailable, StartFailed
 
     cluster.refused["POST secrets"] = 403
     with pytest.raises(StartFailed, match="403: as the test wants it"):
+        bench.driver.start(bench.plan())
+    settings.INTERN_CONTAINER_IMAGE = ""
+    with pytest.raises(ImageUnavailable):
         bench.driver.start(bench.plan())
     assert cluster.names("pods") == []
 
@@ -351,40 +293,13 @@ def test_changes_are_heard_and_not_asked_for(
     cluster.rights = rights
 
 
-@pytest.mark.parametrize(
-    ("status", "detail"),
-    [
-        (
-            {"conditions": [{"type": "PodScheduled", "status": "False", "message": "no memory"}]},
-            "no node: no memory",
-        ),
-        (
-            {
-                "containerStatuses": [
-                    {"name": "agent", "state": {"waiting": {"reason": "ImagePullBackOff"}}}
-                ]
-            },
-            "ImagePullBackOff",
-        ),
-        ({"reason": "Evicted", "phase": "Failed"}, "Evicted"),
-    ],
-)
-def test_why_one_does_not_run(
-    bench: Bench, cluster: Cluster, status: dict[str, Any], detail: str
-) -> None:
-    plan = bench.plan()
-    bench.driver.start(plan)
-    cluster.set_status(f"intern-{plan.intern_id}", **{"phase": "Pending", **status})
-    assert until(lambda: detail in bench.driver.health(plan.intern_id).detail)
-
-
 def test_a_cluster_that_does_not_answer(bench: Bench, cluster: Cluster) -> None:
     from interns.runtime.driver import ArchiveFailed, RuntimeFailed, StartFailed, StopFailed
 
     plan = bench.plan()
     bench.driver.start(plan)
     for command in ("GET", "POST", "DELETE"):
-        for plural in ("pods", "secrets", "persistentvolumeclaims", "networkpolicies"):
+        for plural in KINDS:
             cluster.refused[f"{command} {plural}"] = 503
     with pytest.raises(StartFailed):
         bench.driver.start(plan)
@@ -401,18 +316,20 @@ def test_a_cluster_that_does_not_answer(bench: Bench, cluster: Cluster) -> None:
     cluster.refused.clear()
 
 
-@pytest.mark.parametrize(("network", "state"), [("127.0.0.0/8", "problem"), ("192.0.2.1/32", "ok")])
 def test_the_doctor_looks_for_interns_among_proxies(
-    bench: Bench, settings: Any, monkeypatch: pytest.MonkeyPatch, network: str, state: str
+    bench: Bench, settings: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from gateway.doctor.findings import Question
     from interns.runtime.cluster import examination
 
+    def examine(network: str) -> list[str]:
+        settings.TRUSTED_PROXIES = (ip_network(network),)
+        return [each.state for each in examination.examine_proxies(Question())]
+
     monkeypatch.setattr(examination, "current_driver", lambda: bench.driver)
-    settings.TRUSTED_PROXIES = (ip_network(network),)
-    assert [f.state for f in examination.examine_proxies(Question())] == ["unknown"]
+    assert examine("127.0.0.0/8") == ["unknown"]
     bench.driver.start(bench.plan())
-    assert [f.state for f in examination.examine_proxies(Question())] == [state]
+    assert (examine("127.0.0.0/8"), examine("192.0.2.1/32")) == (["problem"], ["ok"])
 
 
 def test_of_a_log_its_end_is_read(bench: Bench, cluster: Cluster) -> None:
@@ -425,29 +342,3 @@ def test_of_a_log_its_end_is_read(bench: Bench, cluster: Cluster) -> None:
     cluster.node = Log()
     first, last = bench.driver.log_tail(uuid4())
     assert (len(first), last) == (LOG_BYTES_READ - 5, "last")
-
-
-def test_an_image_has_to_be_named(bench: Bench, settings: Any) -> None:
-    from interns.runtime.driver import ImageUnavailable
-
-    settings.INTERN_CONTAINER_IMAGE = ""
-    with pytest.raises(ImageUnavailable):
-        bench.driver.start(bench.plan())
-
-
-def test_the_door_of_an_intern(settings: Any) -> None:
-    from interns.runtime.cluster.objects import build_policy
-
-    closed = build_policy(uuid4())["spec"]
-    settings.INTERN_EGRESS, settings.INTERN_PORT = True, 8001
-    opened = build_policy(uuid4())["spec"]
-    # Closed, not even names are asked for.
-    [web] = closed["egress"]
-    assert web["ports"] == [{"protocol": "TCP", "port": "http"}]
-    assert opened["egress"][0]["ports"] == [{"protocol": "TCP", "port": "agents"}]
-    assert closed["ingress"][0]["ports"] == [{"protocol": "TCP", "port": 8700}]
-    outside = opened["egress"][-1]
-    assert [each["port"] for each in outside["ports"]] == [80, 443]
-    private = [ip_network(each) for each in outside["to"][0]["ipBlock"]["except"]]
-    for address in ("169.254.169.254", "168.63.129.16", "192.0.0.192", "239.0.0.1", "255.0.0.1"):
-        assert any(ip_address(address) in each for each in private), address

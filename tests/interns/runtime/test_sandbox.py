@@ -14,9 +14,10 @@ from gateway.sandbox import host_users
 from gateway.sandbox.isolation import try_isolation
 from interns.runtime import disk
 from interns.runtime.sandbox import SANDBOXES, _build_trial
-from tests.interns.runtime.bench import Bench, calls, until
+from tests.interns.runtime.bench import Bench, calls, family, read_pss_kib, until
 from tests.support.manage import PROJECT
 
+IDLE_KIB_MAX = 120 * 1024
 SYSTEMS_TEMPORARY = Path("/tmp")  # noqa: S108 - The very folder that is hidden inside.
 
 LOOK = """
@@ -78,15 +79,18 @@ def python(source: str) -> str:
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("bench", ["sandboxed"], indirect=True)
 def test_commands_find_nothing_of_the_host(bench: Bench, runtime_home: Path) -> None:
-    plan, _ = bench.boot()
+    plan, runtime = bench.boot()
+    # One that is idle is small.
+    shares_kib = [read_pss_kib(pid) for pid in family(int(runtime.facts["pid"]))]
+    assert sum(shares_kib) <= IDLE_KIB_MAX, shares_kib
 
-    def printed(command: str) -> str:
+    def run_command(command: str) -> str:
         bench.says(calls("run_shell", command=command), {"text": "Done."})
         bench.turn(plan, "Run it")
         return list(bench.results())[-1]
 
     # No host files, no other processes, no privileges.
-    found = printed(LOOK.format(home=runtime_home, project=PROJECT))
+    found = run_command(LOOK.format(home=runtime_home, project=PROJECT))
     user = disk.disk_folder(plan.intern_id).stat().st_uid if host_users.is_root() else 1000
     assert user != 0
     assert f"user {user}\n" in found
@@ -96,26 +100,26 @@ def test_commands_find_nothing_of_the_host(bench: Bench, runtime_home: Path) -> 
         assert mark not in found, found
     assert "gateway.sock" in found
     # No memory beyond the bounds.
-    found = printed(FILL)
+    found = run_command(FILL)
     assert "WROTE" not in found, found
     for place in (".", "/tmp", "/dev/shm", "/dev/null"):  # noqa: S108 - Its own, inside.
         assert f"kept {place}\n" in found, found
     # No network, and the gateway's socket leads only where it should.
-    found = printed(python(NETWORK.format(port=bench.simulator.port)))
+    found = run_command(python(NETWORK.format(port=bench.simulator.port)))
     assert found.count("refused") == 2, found
-    found = printed(python(SOCKET.format(persona=bench.persona)))
+    found = run_command(python(SOCKET.format(persona=bench.persona)))
     assert found.startswith("404 404 404 404 404 404"), found
     # The key is added outside.
     asked = bench.simulator.requests(bench.persona)[-1]
     assert asked["authorization_present"]
     assert "intern" not in asked["headers"].get("authorization", "")
-    found = printed("for i in $(seq 400); do sleep 5 & done 2>&1 | tail -1; echo over")
+    found = run_command("for i in $(seq 400); do sleep 5 & done 2>&1 | tail -1; echo over")
     assert "over" in found or "fork" in found.lower(), found
 
     # What a command leaves behind is killed.
     naps = [str(300_000 + 2 * os.getpid() + number) for number in (0, 1)]
     command = f"sleep {naps[0]} & echo started; (setsid sleep {naps[1]} &) ; exit 3"
-    assert "exit status 3" in printed(command)
+    assert "exit status 3" in run_command(command)
     bench.driver.stop(plan.intern_id)
     assert until(lambda: not any(map(is_slept, naps)))
 

@@ -32,7 +32,7 @@ from tests.interns.vault.team import SHARED, Team, read_released_values
 pytestmark = [pytest.mark.django_db, pytest.mark.both]
 
 
-def rotated(capsys: pytest.CaptureFixture[str], *arguments: str) -> Any:
+def rotate(capsys: pytest.CaptureFixture[str], *arguments: str) -> Any:
     status = 0
     try:
         call_command("rotate_master_key", *arguments, "--json")
@@ -72,7 +72,7 @@ def plant(team: Team) -> None:
     )
 
 
-def all_open(team: Team, intern: Any) -> bool:
+def can_open_all(team: Team, intern: Any) -> bool:
     try:
         content = GenerationContent.objects.get()
         provider = Provider.objects.get()
@@ -96,15 +96,15 @@ def test_everything_moves_to_the_new_key(
     before, old = master_key_id(), settings.VAULT_MASTER_KEY
 
     settings.VAULT_MASTER_KEY = "another master key"
-    assert not all_open(team, intern)
-    said, status = rotated(capsys)
+    assert not can_open_all(team, intern)
+    said, status = rotate(capsys)
     assert (said["unreadable"], status) == (9, 1)
 
     settings.VAULT_FORMER_MASTER_KEYS = (old,)
-    assert all_open(team, intern)
-    assert rotated(capsys, "--check")[0]["vaults"] == 2
+    assert can_open_all(team, intern)
+    assert rotate(capsys, "--check")[0]["vaults"] == 2
     assert {vault.master_key_id for vault in Vault.objects.all()} == {before}
-    said, status = rotated(capsys)
+    said, status = rotate(capsys)
     kept = {"provider_credentials": 1, "byok_credentials": 1, "generation_contents": 1}
     kept |= {"channel_urls": 1, "channel_secrets": 1}
     kept |= {"destinations": 1, "pooled_credentials": 1}
@@ -114,13 +114,13 @@ def test_everything_moves_to_the_new_key(
     assert {vault.master_key_id for vault in Vault.objects.all()} == {master_key_id()} != {before}
 
     settings.VAULT_FORMER_MASTER_KEYS = ()
-    assert all_open(team, intern)
+    assert can_open_all(team, intern)
     # The data keys themselves are the same, so that no value was touched.
     assert {vault.pk: open_data_key(vault) for vault in Vault.objects.all()} == keys
-    assert rotated(capsys)[0]["vaults"] == 0
+    assert rotate(capsys)[0]["vaults"] == 0
 
     settings.VAULT_MASTER_KEY = old
-    assert not all_open(team, intern)
+    assert not can_open_all(team, intern)
 
 
 def test_a_value_opens_in_its_own_vault_under_its_own_name_alone(team: Team) -> None:
