@@ -7,8 +7,6 @@ import pytest
 from django.contrib.auth import get_user_model
 from django.db import connection
 
-from routing.simulator.testing import SimulatedUpstream
-from tests.support.bed import Bed
 from tests.support.gateways import SeededAccount, StartGateway
 from tests.support.manage import manage_process
 from tests.support.server import GatewayServer, as_json
@@ -34,19 +32,9 @@ def test_the_shared_gateway_knows_a_fresh_account_and_its_catalogue(
     assert connection.settings_dict["NAME"] == usual
 
 
-@pytest.mark.django_db
-def test_in_process_tests_have_a_database_of_their_own(stores: Bed) -> None:
-    assert get_user_model().objects.count() == 0
-    assert connection.vendor == ("postgresql" if stores.is_postgres else "sqlite")
-
-
 def test_commands_end_alike_in_the_host_and_as_processes(start_gateway: StartGateway) -> None:
     server = start_gateway.build()
     in_host = server.run_command("load_catalogue", "/nonexistent.yaml", "--json")
     as_process = manage_process(dict(server.env), "load_catalogue", "/nonexistent.yaml", "--json")
     assert in_host.status == as_process.status == 1
     assert in_host.json() == as_process.json()
-
-
-def test_the_simulated_upstream_answers(simulator: SimulatedUpstream) -> None:
-    assert simulator.control("GET", "/_health") == {"status": "ok"}

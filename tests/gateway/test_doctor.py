@@ -2,6 +2,7 @@
 
 import os
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
@@ -39,10 +40,12 @@ def server(start_gateway: StartGateway, valkey: ValkeyServer) -> GatewayServer:
 def test_the_doctor_says_what_is_wrong_and_what_to_do(
     server: GatewayServer, valkey: ValkeyServer, tmp_path: Path
 ) -> None:
-    def is_worked() -> bool:
-        return bool(as_json(server.get("/readyz"))["checks"]["worker"]["queues"]["celery"])
+    def worker() -> Any:
+        return as_json(server.get("/readyz"))["checks"]["worker"]
 
-    server.wait_until(is_worked)
+    server.wait_until(lambda: worker()["queues"]["celery"] is True)
+    others = dict.fromkeys(("events", "interns", "intern-control", "destinations"), False)
+    assert worker() == {"ok": False, "queues": {"celery": True, **others}}
     backup = tmp_path / "backups" / "gateway.dump"
     backup.parent.mkdir()
     backup.touch()
@@ -121,7 +124,7 @@ def test_who_waits_for_a_master_hears_when_all_its_workers_accept(
 
 
 def test_who_migrates_waits_for_a_database_that_comes_later(start_gateway: StartGateway) -> None:
-    server = start_gateway()
+    server = start_gateway.build()
     assert server.manage("wait_ready", "--database")["ready"]
     gone = {**server.env, "DATABASE_URL": "postgresql://nobody@127.0.0.1:1/none"}
     refused = manage_process(gone, "wait_ready", "--database", "--seconds", "0.3")

@@ -19,17 +19,6 @@ from tests.support.server import GatewayServer, as_json
 from tests.support.valkey import ValkeyServer
 
 
-def test_a_worker_shows_which_queue_it_reads(start_gateway: StartGateway) -> None:
-    server = start_gateway(worker=True)
-
-    def workers() -> Any:
-        return as_json(server.get("/readyz"))["checks"]["worker"]
-
-    server.wait_until(lambda: workers()["queues"]["celery"] is True)
-    others = dict.fromkeys(("events", "interns", "intern-control", "destinations"), False)
-    assert workers() == {"ok": False, "queues": {"celery": True, **others}}
-
-
 def test_a_machine_s_queue_is_told_from_the_others_of_its_kind(
     valkey: ValkeyServer, monkeypatch: pytest.MonkeyPatch, settings: Any
 ) -> None:

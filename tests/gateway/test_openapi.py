@@ -68,12 +68,12 @@ def operations(document: dict[str, Any]) -> dict[tuple[str, str], dict[str, Any]
     return {(path, method): said for path, item in paths for method, said in item.items()}
 
 
-def routed(resolver: URLResolver, prefix: str = "") -> Iterator[tuple[str, str]]:
+def list_routed(resolver: URLResolver, prefix: str = "") -> Iterator[tuple[str, str]]:
     """Every path below /api/ that a viewset answers callers on, with its methods."""
     for entry in resolver.url_patterns:
         place = prefix + str(entry.pattern)
         if isinstance(entry, URLResolver):
-            yield from routed(entry, place)
+            yield from list_routed(entry, place)
         elif place.startswith("api/^internal/"):
             # Of machines among each other.
             continue
@@ -102,7 +102,7 @@ def test_the_document_is_valid_and_made_without_a_warning() -> None:
 
 def test_every_path_is_described_and_can_be_read(document: dict[str, Any]) -> None:
     described = operations(document)
-    assert set(described) == set(routed(get_resolver()))
+    assert set(described) == set(list_routed(get_resolver()))
 
     names = [said["operationId"] for said in described.values()]
     assert len(set(names)) == len(names)

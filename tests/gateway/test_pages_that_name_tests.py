@@ -2,8 +2,6 @@
 
 import re
 
-import pytest
-
 from tests.support.manage import PROJECT
 
 PAGES = ("reference/asvs.md", "explanation/failures.md")
@@ -59,14 +57,12 @@ def test_the_security_checklist_has_each_requirement_once() -> None:
     )
 
 
-@pytest.mark.parametrize(("subject", "tested"), list_rows())
-def test_each_row_has_tests_that_are_there(subject: str, tested: str) -> None:
-    named = _NAMED.findall(tested)
-    assert named or tested == NO_TEST, f"{subject}: no test, and no dash"
-    for file, name in named:
-        path = PROJECT / file if file.startswith(".ci/") else PROJECT / "tests" / file
-        assert path.is_file(), f"{subject}: there is no {file}"
-        assert name or file.startswith(".ci/"), f"{subject}: which test of {file}?"
-        assert not name or re.search(rf"^def {name}\(", path.read_text(), re.MULTILINE), (
-            f"{subject}: there is no {name} in {file}"
-        )
+def test_each_row_has_tests_that_are_there() -> None:
+    for subject, tested in list_rows():
+        named = _NAMED.findall(tested)
+        assert named or tested == NO_TEST, f"{subject}: no test, and no dash"
+        for file, name in named:
+            path = PROJECT / file if file.startswith(".ci/") else PROJECT / "tests" / file
+            assert path.is_file(), f"{subject}: there is no {file}"
+            assert name or file.startswith(".ci/"), f"{subject}: which test of {file}?"
+            assert not name or f"def {name}(" in path.read_text(), f"{subject}: no {name} in {file}"

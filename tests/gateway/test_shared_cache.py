@@ -43,27 +43,27 @@ def ping(store: "redis.Redis") -> str:
     return "pong" if store.ping() else "nothing"
 
 
-def asked(hints: SharedCache, *, knocks: bool = False) -> str:
+def ask(hints: SharedCache, *, knocks: bool = False) -> str:
     return hints.run(ping, "default", knocks=knocks)
 
 
 def test_what_it_says_is_handed_on_and_without_one_there_is_the_default(store: SharedCache) -> None:
-    assert asked(store) == "pong"
+    assert ask(store) == "pong"
     assert store.available
     assert (store.calls, store.failures, store.skipped) == (1, 0, 0)
     none = SharedCache("", timeout_s=TIMEOUT_S)
-    assert asked(none) == "default"
+    assert ask(none) == "default"
     assert (none.available, none.is_configured, none.calls) == (False, False, 0)
 
 
 def test_a_dead_one_is_told_of_once_and_left_alone_until_one_caller_looks_after_a_rest(
     valkey: ValkeyServer, store: SharedCache, clock: Clock, caplog: pytest.LogCaptureFixture
 ) -> None:
-    asked(store)
+    ask(store)
     valkey.stop()
 
     with caplog.at_level(logging.WARNING, logger="gateway.hints"):
-        assert [asked(store) for _ in range(10)] == ["default"] * 10
+        assert [ask(store) for _ in range(10)] == ["default"] * 10
 
     assert len(caplog.records) == 1
     assert not store.available
@@ -71,13 +71,13 @@ def test_a_dead_one_is_told_of_once_and_left_alone_until_one_caller_looks_after_
     assert store.error == "ConnectionError"
     clock.now += REST_S + 1
     calls = store.calls
-    assert [asked(store) for _ in range(5)] == ["default"] * 5
+    assert [ask(store) for _ in range(5)] == ["default"] * 5
     assert store.calls == calls + 1
 
     valkey.start()
-    assert asked(store) == "default"
+    assert ask(store) == "default"
     clock.now += REST_S + 1
-    assert asked(store) == "pong"
+    assert ask(store) == "pong"
     assert store.available
 
 
@@ -85,31 +85,31 @@ def test_one_failure_is_no_outage_and_who_knocks_finds_it_back_for_all(
     valkey: ValkeyServer, store: SharedCache, caplog: pytest.LogCaptureFixture
 ) -> None:
     # Of a pool's connections, one may be dead while the store lives.
-    asked(store)
+    ask(store)
     valkey.stop()
-    asked(store)
+    ask(store)
     valkey.start()
-    assert asked(store) == "pong"
+    assert ask(store) == "pong"
     assert store.available
 
     valkey.stop()
-    assert [asked(store) for _ in range(FAILURES_MAX)] == ["default"] * FAILURES_MAX
-    assert asked(store, knocks=True) == "default"
+    assert [ask(store) for _ in range(FAILURES_MAX)] == ["default"] * FAILURES_MAX
+    assert ask(store, knocks=True) == "default"
     valkey.start()
-    assert asked(store) == "default"
+    assert ask(store) == "default"
     caplog.clear()
     with caplog.at_level(logging.WARNING, logger="gateway.hints"):
-        assert asked(store, knocks=True) == "pong"
-    assert asked(store) == "pong"
+        assert ask(store, knocks=True) == "pong"
+    assert ask(store) == "pong"
     assert [record.getMessage() for record in caplog.records] == ["The hint store answers again"]
 
 
 def test_a_frozen_one_costs_its_limit_once(valkey: ValkeyServer, store: SharedCache) -> None:
-    asked(store)
+    ask(store)
     valkey.pause()
     try:
         begun_at = time.monotonic()
-        assert [asked(store) for _ in range(100)] == ["default"] * 100
+        assert [ask(store) for _ in range(100)] == ["default"] * 100
         took_s = time.monotonic() - begun_at
     finally:
         valkey.resume()
@@ -120,7 +120,7 @@ def test_a_frozen_one_costs_its_limit_once(valkey: ValkeyServer, store: SharedCa
 # --- A slow one ----------------------------------------------------------------------------------
 
 
-def taking(clock: Clock, seconds: float) -> Callable[["redis.Redis"], str]:
+def build_slow_ping(clock: Clock, seconds: float) -> Callable[["redis.Redis"], str]:
     """A ping that takes so long by the clock."""
 
     def work(found: "redis.Redis") -> str:
@@ -133,7 +133,7 @@ def taking(clock: Clock, seconds: float) -> Callable[["redis.Redis"], str]:
 def test_one_that_is_slow_as_a_rule_is_given_a_rest(
     store: SharedCache, clock: Clock, caplog: pytest.LogCaptureFixture
 ) -> None:
-    slow, quick = taking(clock, 0.9), taking(clock, 0.01)
+    slow, quick = build_slow_ping(clock, 0.9), build_slow_ping(clock, 0.01)
 
     with caplog.at_level(logging.WARNING, logger="gateway.hints"):
         assert [store.run(slow, "default") for _ in range(10)] == ["pong"] * 4 + ["default"] * 6
@@ -151,7 +151,7 @@ def test_one_that_is_slow_as_a_rule_is_given_a_rest(
 
 
 def test_one_slow_answer_or_more_time_says_nothing(store: SharedCache, clock: Clock) -> None:
-    slow, quick, long = (taking(clock, seconds) for seconds in (0.9, 0.01, 8.0))
+    slow, quick, long = (build_slow_ping(clock, seconds) for seconds in (0.9, 0.01, 8.0))
 
     for _ in range(20):
         assert [store.run(work, "default") for work in (slow, quick, quick)] == ["pong"] * 3
@@ -164,7 +164,7 @@ def test_a_request_waits_once_for_all_that_it_asks(valkey: ValkeyServer, clock: 
     for slow_s, calls in ((0.01, 10), (0.4, 2), (0.9, 1), (0.3, 3)):
         hints = SharedCache(valkey.url, timeout_s=TIMEOUT_S, clock=clock)
         patience, begun = Patience(TIMEOUT_S), clock.now
-        work = taking(clock, slow_s)
+        work = build_slow_ping(clock, slow_s)
         said = [hints.run(work, "default", patience=patience) for _ in range(10)]
         hints.close()
 
@@ -175,12 +175,12 @@ def test_a_request_waits_once_for_all_that_it_asks(valkey: ValkeyServer, clock: 
 def test_who_waits_in_vain_while_others_are_answered_meets_no_outage(
     store: SharedCache, clock: Clock
 ) -> None:
-    def crowded(found: "redis.Redis") -> str:
+    def answer_late(found: "redis.Redis") -> str:
         clock.now += 0.1
-        assert asked(store) == "pong"
+        assert ask(store) == "pong"
         raise redis.TimeoutError
 
-    assert [store.run(crowded, "default") for _ in range(3 * FAILURES_MAX)] == ["default"] * 6
+    assert [store.run(answer_late, "default") for _ in range(3 * FAILURES_MAX)] == ["default"] * 6
     assert store.failures == 3 * FAILURES_MAX
     assert store.available
 

@@ -18,7 +18,7 @@ class Shelf:
         self.read.append(name)
         return WEIGHTS.get(name.rstrip("0123456789"))
 
-    def asked_again(self, name: str) -> bool:
+    def needs_read(self, name: str) -> bool:
         """Whether it takes another read."""
         before = len(self.read)
         self.recent.find(name)
@@ -28,21 +28,21 @@ class Shelf:
 def test_what_is_large_leaves_room_for_less_and_what_is_too_large_is_not_kept() -> None:
     shelf = Shelf()
     assert shelf.recent.find("huge") == 100
-    assert shelf.asked_again("huge")
+    assert shelf.needs_read("huge")
     shelf.recent.find("small1")
     shelf.recent.find("small2")
     assert shelf.recent.find("large1") == 8
-    assert not shelf.asked_again("small1")
+    assert not shelf.needs_read("small1")
 
     shelf.recent.find("large2")
-    assert shelf.asked_again("small1")
-    assert not shelf.asked_again("large2")
+    assert shelf.needs_read("small1")
+    assert not shelf.needs_read("large2")
 
 
 def test_a_name_that_is_nothing_counts_too() -> None:
     shelf = Shelf()
     assert [shelf.recent.find(f"nothing{number}") for number in range(11)] == [None] * 11
-    asked = [shelf.asked_again(name) for name in ("nothing10", "nothing0")]
+    asked = [shelf.needs_read(name) for name in ("nothing10", "nothing0")]
     assert asked == [False, True]
     shelf.recent.forget()
-    assert shelf.asked_again("nothing10")
+    assert shelf.needs_read("nothing10")

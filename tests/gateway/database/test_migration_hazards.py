@@ -46,7 +46,7 @@ HAZARDS: list[tuple[Any, str]] = [
 ]
 
 
-def of(*operations: Any) -> migrations.Migration:
+def build_migration(*operations: Any) -> migrations.Migration:
     made = type("More", (migrations.Migration,), {"operations": list(operations)})
     migration: migrations.Migration = made("0002_more", "accounts")
     return migration
@@ -57,7 +57,7 @@ def test_what_hinders_the_version_before(operation: Any, hazard: str) -> None:
     state = ProjectState()
     MODEL.state_forwards("accounts", state)
 
-    found = find_hazards(of(operation), state)
+    found = find_hazards(build_migration(operation), state)
 
     assert bool(found) == bool(hazard)
     assert hazard in "; ".join(found)
@@ -65,7 +65,7 @@ def test_what_hinders_the_version_before(operation: Any, hazard: str) -> None:
 
 def test_a_table_of_the_same_migration_is_nobodys_yet() -> None:
     index = migrations.AddIndex("hold", models.Index(fields=["note"], name="i"))
-    later = of(MODEL, index)
+    later = build_migration(MODEL, index)
 
     assert find_hazards(later, ProjectState()) == []
     assert find_losses(later) == ["the table of Hold goes with its rows"]

@@ -76,18 +76,18 @@ def peer(monkeypatch: pytest.MonkeyPatch, settings: Any) -> Iterator[Peer]:
     peer.server.close()
 
 
-def refused(request: HttpRequest) -> str:
+def refuse(request: HttpRequest) -> str:
     with pytest.raises(InvalidRequest) as caught:
         read_body(request, bytes_max=BYTES_MAX)
     return caught.value.text
 
 
-def answered(request: HttpRequest) -> bool:
+def can_go_on(request: HttpRequest) -> bool:
     """Whether another request may follow once this one has its answer."""
     return connection.drain_body(request.META["gunicorn.socket"], request.META["wsgi.input"])
 
 
-def squeezed(data: bytes, coding: str) -> bytes:
+def compress(data: bytes, coding: str) -> bytes:
     """The data as some client would compress it."""
     if coding == "gzip":
         # A file may be several, one behind the other.
@@ -96,7 +96,7 @@ def squeezed(data: bytes, coding: str) -> bytes:
     return squeezer.compress(data) + squeezer.flush()
 
 
-def compressed(data: bytes, coding: str) -> HttpRequest:
+def compress_request(data: bytes, coding: str) -> HttpRequest:
     named = "deflate" if coding == "raw" else coding
     headers = {"Content-Encoding": named, "Content-Length": str(len(data))}
     return RequestFactory().post("/", data, content_type="application/json", headers=headers)
@@ -107,7 +107,7 @@ def compressed(data: bytes, coding: str) -> HttpRequest:
 def test_a_compressed_body_is_read_as_what_it_was(coding: str, size: int) -> None:
     data = b"0123456789" * (size // 10)
     heard = bytearray()
-    request = compressed(squeezed(data, coding) if data else b"", coding)
+    request = compress_request(compress(data, coding) if data else b"", coding)
 
     assert read_body(request, bytes_max=BYTES_MAX, hear=heard.extend) == data == heard
     assert memory.taken_bytes == (len(data) if size == BYTES_MAX else 0)
@@ -117,21 +117,23 @@ def test_a_compressed_body_is_read_as_what_it_was(coding: str, size: int) -> Non
 
 @pytest.mark.parametrize("coding", ["gzip", "deflate", "raw"])
 def test_a_bomb_takes_no_more_than_the_cap_and_what_breaks_off_is_malformed(coding: str) -> None:
-    request = compressed(squeezed(b" " * 50 * BYTES_MAX, coding), coding)
+    request = compress_request(compress(b" " * 50 * BYTES_MAX, coding), coding)
     with pytest.raises(PayloadTooLarge):
         read_body(request, bytes_max=BYTES_MAX)
     assert memory.taken_bytes <= BYTES_MAX
     request.close()
 
-    whole = squeezed(b"some text, some text and another text" * 100, coding)
+    whole = compress(b"some text, some text and another text" * 100, coding)
     for broken in (whole[:-1], b"\xff" * 20, whole + b"x"):
-        assert refused(compressed(broken, coding)) == "The compressed request body is malformed"
+        assert (
+            refuse(compress_request(broken, coding)) == "The compressed request body is malformed"
+        )
 
 
 def test_another_coding_is_named_unsupported() -> None:
     for coding in ("br", "gzip, gzip", "zstd", "chunked"):
         with pytest.raises(UnsupportedEncoding) as caught:
-            read_body(compressed(b"{}", coding), bytes_max=BYTES_MAX)
+            read_body(compress_request(b"{}", coding), bytes_max=BYTES_MAX)
         assert caught.value.headers == {"Accept-Encoding": "gzip, deflate"}
 
 
@@ -146,8 +148,8 @@ def test_a_late_body_is_refused_and_behind_it_the_connection_ends(
         peer.trickle()
 
     with gevent.Timeout(5):
-        assert refused(request) == "The request body took too long"
-        assert not answered(request)
+        assert refuse(request) == "The request body took too long"
+        assert not can_go_on(request)
     assert peer.hears_the_end()
 
 
@@ -169,7 +171,7 @@ def test_who_never_finishes_is_cut_off(peer: Peer) -> None:
     request = peer.request(length=100_000)
     peer.trickle()
     with gevent.Timeout(5):
-        assert not answered(request)
+        assert not can_go_on(request)
     assert peer.hears_the_end()
 
 
@@ -177,7 +179,7 @@ def test_who_sends_too_much_is_cut_off(peer: Peer, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(connection, "_DRAIN_BYTES_MAX", 10)
     request = peer.request(length=100)
     peer.end.sendall(b"x" * 100)
-    assert not answered(request)
+    assert not can_go_on(request)
     assert peer.hears_the_end()
 
 
@@ -187,6 +189,6 @@ def test_who_sends_too_much_is_cut_off(peer: Peer, monkeypatch: pytest.MonkeyPat
 def test_who_finishes_keeps_the_connection(peer: Peer, length: int | None, sent: bytes) -> None:
     request = peer.request(length=length)
     peer.end.sendall(sent)
-    assert answered(request)
+    assert can_go_on(request)
     peer.server.sendall(b"next")
     assert peer.end.recv(4) == b"next"

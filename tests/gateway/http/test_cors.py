@@ -43,12 +43,14 @@ def test_other_paths_say_nothing_of_it(gateway: GatewayServer, path: str) -> Non
 def test_it_can_be_narrowed(settings: Any) -> None:
     settings.CORS_ALLOW_ORIGINS = ("https://app.example",)
 
-    def said(origin: str) -> dict[str, str]:
+    def read_headers(origin: str) -> dict[str, str]:
         heard: list[tuple[str, str]] = []
         add_headers(origin, lambda status, headers: heard.extend(headers))("200 OK", [])
         return dict(heard)
 
-    assert said("https://app.example")["Access-Control-Allow-Origin"] == "https://app.example"
-    assert said("https://other.example") == {"Vary": "Origin"}
+    assert (
+        read_headers("https://app.example")["Access-Control-Allow-Origin"] == "https://app.example"
+    )
+    assert read_headers("https://other.example") == {"Vary": "Origin"}
     # A name that only begins so is not covered.
     assert (is_covered("/api/v1/key"), is_covered("/api/v1/keys")) == (True, False)

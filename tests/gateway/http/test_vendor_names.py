@@ -16,7 +16,7 @@ def _every_name_is_a_routers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(vendor_names, "_routers", [lambda theirs, ours: True])
 
 
-def named(body: dict[str, Any]) -> dict[str, Any]:
+def rename(body: dict[str, Any]) -> dict[str, Any]:
     request = RequestFactory().post("/", json.dumps(body), content_type="application/json")
     return read_object(request, bytes_max=100_000_000)
 
@@ -41,8 +41,8 @@ BELOW = {"model": "openrouter/auto", "tools": [{"type": "openrouter:datetime"}]}
 )
 def test_names_in_their_places(theirs: dict[str, Any]) -> None:
     ours = json.loads(json.dumps(theirs).replace("openrouter", "router"))
-    assert named(theirs) == ours
-    assert named(ours) == ours
+    assert rename(theirs) == ours
+    assert rename(ours) == ours
 
 
 SCHEMA = {
@@ -69,7 +69,7 @@ SCHEMA = {
     ],
 )
 def test_what_callers_wrote_is_theirs(body: dict[str, Any]) -> None:
-    assert named(body) == body
+    assert rename(body) == body
 
 
 def test_headers_have_our_names_too() -> None:
@@ -88,5 +88,5 @@ def test_headers_have_our_names_too() -> None:
 
 def test_it_can_be_turned_off(settings: Any) -> None:
     settings.VENDOR_ALIASES = ()
-    assert named({"model": "openrouter/auto"}) == {"model": "openrouter/auto"}
+    assert rename({"model": "openrouter/auto"}) == {"model": "openrouter/auto"}
     assert map_header_names(()) == {}

@@ -25,7 +25,7 @@ def waiting_of(
     return Waiting(account or workspace, workspace, weight, frozenset(scopes), lambda: None)
 
 
-def joined(queue: FairQueue, *all_waiting: Waiting, size_max: int = ROOM) -> None:
+def join_all(queue: FairQueue, *all_waiting: Waiting, size_max: int = ROOM) -> None:
     for each in all_waiting:
         assert queue.join(each, size_max=size_max)
 
@@ -41,9 +41,9 @@ def serve(queue: FairQueue, among: list[Waiting], scope: str = BOUND.scope) -> W
 
 def test_who_sends_a_tenth_is_served_every_other_time() -> None:
     queue, among = FairQueue(), [waiting_of(LARGE) for _ in range(100)]
-    joined(queue, *among)
+    join_all(queue, *among)
     late = [waiting_of(SMALL) for _ in range(10)]
-    joined(queue, *late)
+    join_all(queue, *late)
     assert all(abs(each.place - 2 * number) <= 1 for number, each in enumerate(late, 1))
     among += late
     served = [serve(queue, among).workspace for _ in range(110)]
@@ -53,10 +53,10 @@ def test_who_sends_a_tenth_is_served_every_other_time() -> None:
 
 def test_who_comes_one_at_a_time_waits_for_one_other_at_most() -> None:
     queue, among = FairQueue(), [waiting_of(LARGE) for _ in range(100)]
-    joined(queue, *among)
+    join_all(queue, *among)
     for _ in range(10):
         small = waiting_of(SMALL)
-        joined(queue, small)
+        join_all(queue, small)
         assert small.place <= 2
         among.append(small)
         assert SMALL in [serve(queue, among).workspace for _ in range(small.place)]
@@ -66,18 +66,18 @@ def test_a_weight_is_a_share_of_the_turns() -> None:
     queue = FairQueue()
     among = [waiting_of(LARGE, weight=3) for _ in range(90)]
     among += [waiting_of(SMALL) for _ in range(90)]
-    joined(queue, *among)
+    join_all(queue, *among)
     served = Counter(serve(queue, among).workspace for _ in range(80))
     assert served == {LARGE: 60, SMALL: 20}
 
 
 def test_who_was_away_has_saved_nothing_up() -> None:
     queue, among = FairQueue(), [waiting_of(LARGE) for _ in range(50)]
-    joined(queue, *among)
+    join_all(queue, *among)
     for _ in range(40):
         serve(queue, among)
     late = [waiting_of(SMALL) for _ in range(10)]
-    joined(queue, *late)
+    join_all(queue, *late)
     among += late
     served = Counter(serve(queue, among).workspace for _ in range(10))
     assert served == {LARGE: 5, SMALL: 5}
@@ -87,7 +87,7 @@ def test_who_leaves_gives_up_his_place_and_the_next_one_looks() -> None:
     queue, looked = FairQueue(), list[str]()
     first, second = waiting_of(LARGE), waiting_of(LARGE)
     second.look = lambda: looked.append("second")
-    joined(queue, first, second)
+    join_all(queue, first, second)
     assert queue.find_overtaken([BOUND], second) == BOUND
     assert queue.find_overtaken([BOUND], None) == BOUND
     queue.leave(first)
@@ -105,7 +105,7 @@ def test_who_waits_for_two_takes_the_first_turn_and_leaves_both() -> None:
     queue, other = FairQueue(), Bound("places:endpoint:2", 1)
     ahead, both = waiting_of(LARGE), waiting_of(LARGE, scopes=(BOUND.scope, other.scope))
     behind = waiting_of(SMALL, scopes=(other.scope,))
-    joined(queue, ahead, both, behind)
+    join_all(queue, ahead, both, behind)
     assert both.place == 1
     assert queue.find_overtaken([BOUND], both) == BOUND
     assert queue.find_overtaken([other], both) is None
@@ -117,7 +117,7 @@ def test_who_waits_for_two_takes_the_first_turn_and_leaves_both() -> None:
 def test_who_is_next_at_one_of_two_limits_waits_for_nobody_at_the_other() -> None:
     queue = FairQueue()
     at_endpoint, at_credential = waiting_of(LARGE), waiting_of(SMALL, scopes=(CREDENTIAL.scope,))
-    joined(queue, at_endpoint, at_credential)
+    join_all(queue, at_endpoint, at_credential)
     for each in (at_endpoint, at_credential):
         assert queue.find_overtaken([BOUND, CREDENTIAL], each) is None
     assert queue.find_overtaken([BOUND, CREDENTIAL], waiting_of(OTHER)) == BOUND
@@ -127,7 +127,7 @@ def test_who_is_next_at_one_of_two_limits_waits_for_nobody_at_the_other() -> Non
 def test_who_finds_another_limit_reached_waits_for_that_too() -> None:
     queue, mine = FairQueue(), waiting_of(LARGE)
     among = [waiting_of(SMALL, scopes=(CREDENTIAL.scope,)) for _ in range(9)]
-    joined(queue, mine, *among)
+    join_all(queue, mine, *among)
     queue.join_more(mine, {CREDENTIAL.scope})
     among.append(mine)
     assert mine in [serve(queue, among, CREDENTIAL.scope) for _ in range(2)]
@@ -143,7 +143,7 @@ def test_of_two_that_need_one_place_the_one_without_a_turn_for_longest_looks_fir
     small = [waiting_of(SMALL, scopes=(CREDENTIAL.scope,)) for _ in range(4)]
     for each in (*large, *small):
         each.look = partial(looked.append, each.workspace)
-    joined(queue, *large, *small)
+    join_all(queue, *large, *small)
     firsts = []
     for _ in range(4):
         looked.clear()
@@ -157,7 +157,7 @@ def test_of_two_that_need_one_place_the_one_without_a_turn_for_longest_looks_fir
 def test_who_is_served_elsewhere_has_used_the_turn_all_the_same() -> None:
     queue, among = FairQueue(), [waiting_of(LARGE) for _ in range(3)]
     among += [waiting_of(SMALL) for _ in range(3)]
-    joined(queue, *among)
+    join_all(queue, *among)
     queue.leave(among.pop(0), served=set())
     assert serve(queue, among).workspace == SMALL
 
@@ -166,9 +166,9 @@ def test_an_account_has_no_more_turns_by_having_more_workspaces() -> None:
     queue = FairQueue()
     among = [waiting_of(uuid.UUID(int=n), account=LARGE) for n in range(10, 20) for _ in range(9)]
     among += [waiting_of(SMALL) for _ in range(20)]
-    joined(queue, *among)
+    join_all(queue, *among)
     mine = waiting_of(uuid.UUID(int=20), account=LARGE)
-    joined(queue, mine)
+    join_all(queue, mine)
     among.append(mine)
     served = [serve(queue, among) for _ in range(40)]
     assert Counter(each.account for each in served) == {LARGE: 20, SMALL: 20}
@@ -179,10 +179,10 @@ def test_an_account_has_no_more_turns_by_having_more_workspaces() -> None:
 
 def test_in_a_full_queue_the_largest_makes_room() -> None:
     queue, among = FairQueue(), [waiting_of(LARGE) for _ in range(9)] + [waiting_of(OTHER)]
-    joined(queue, *among, size_max=10)
+    join_all(queue, *among, size_max=10)
     assert not queue.join(waiting_of(LARGE), size_max=10)
     for _ in range(4):
-        joined(queue, waiting_of(SMALL), size_max=10)
+        join_all(queue, waiting_of(SMALL), size_max=10)
     assert [each.is_over for each in among] == [False] * 5 + [True] * 4 + [False]
     assert not queue.join(waiting_of(SMALL), size_max=10)
     assert len(queue) == 10
@@ -192,8 +192,8 @@ def test_in_a_full_queue_workspaces_of_one_account_count_together() -> None:
     queue = FairQueue()
     spread = [waiting_of(uuid.UUID(int=n), account=LARGE) for n in range(10, 16)]
     among = [*spread, *[waiting_of(SMALL) for _ in range(4)]]
-    joined(queue, *among, size_max=10)
-    joined(queue, waiting_of(OTHER), size_max=10)
+    join_all(queue, *among, size_max=10)
+    join_all(queue, waiting_of(OTHER), size_max=10)
     assert [each.is_over for each in spread].count(True) == 1
     assert not queue.join(waiting_of(uuid.UUID(int=16), account=LARGE), size_max=10)
     assert [each.is_over for each in among].count(True) == 1
@@ -203,9 +203,9 @@ def test_in_a_full_queue_workspaces_of_one_account_count_together() -> None:
 def test_the_place_that_is_told_is_that_of_the_turn(weight: int) -> None:
     queue, among = FairQueue(), [waiting_of(LARGE) for _ in range(7)]
     among += [waiting_of(OTHER, weight=2) for _ in range(7)]
-    joined(queue, *among)
+    join_all(queue, *among)
     mine = waiting_of(SMALL, weight=weight)
-    joined(queue, mine)
+    join_all(queue, mine)
     among.append(mine)
     served = [serve(queue, among) for _ in range(15)]
     assert abs(served.index(mine) + 1 - mine.place) <= 1

@@ -124,11 +124,11 @@ def process(
     monkeypatch.setattr(limit_store, "under_gevent", lambda: True)
     opened: list[SharedCache] = []
 
-    def one() -> tuple[RateLimiter, SharedCache]:
+    def open_process() -> tuple[RateLimiter, SharedCache]:
         opened.append(SharedCache(valkey.url, timeout_s=2))
         return RateLimiter(opened[-1]), opened[-1]
 
-    yield one
+    yield open_process
     for each in opened:
         each.close()
 

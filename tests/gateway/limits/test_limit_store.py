@@ -25,7 +25,7 @@ def hints(valkey: ValkeyServer, monkeypatch: pytest.MonkeyPatch) -> Iterator[Sha
     found.close()
 
 
-def one(scope: str, most: int = 5) -> list[tuple[str, int, int, int]]:
+def build_order(scope: str, most: int = 5) -> list[tuple[str, int, int, int]]:
     return [(scope, most, DAY_S, 1)]
 
 
@@ -38,7 +38,7 @@ def test_a_crowd_shares_round_trips_and_each_has_its_own_answer(hints: SharedCac
 
     def work() -> None:
         scopes = [f"s{next(_names)}" for _ in range(2)]
-        asked = [gevent.spawn(store.take, one(scopes[n % 2])) for n in range(40)]
+        asked = [gevent.spawn(store.take, build_order(scopes[n % 2])) for n in range(40)]
         gevent.joinall(asked)
         for scope in range(2):
             answers = [each.value for each in asked[scope::2]]
@@ -52,7 +52,7 @@ def test_a_crowd_shares_round_trips_and_each_has_its_own_answer(hints: SharedCac
 def test_who_leaves_keeps_nobody_waiting(hints: SharedCache) -> None:
     store = LimitStore(hints)
     scope = f"s{next(_names)}"
-    asked = [gevent.spawn(store.take, one(scope, 10)) for _ in range(4)]
+    asked = [gevent.spawn(store.take, build_order(scope, 10)) for _ in range(4)]
     gevent.sleep(0)
     asked[0].kill(block=False)
     asked[2].kill(block=False)
@@ -60,7 +60,7 @@ def test_who_leaves_keeps_nobody_waiting(hints: SharedCache) -> None:
     gevent.joinall(asked, timeout=10)
 
     assert let_through([asked[1].value, asked[3].value]) == 2
-    assert isinstance(store.take(one(scope, 10)), LimitAnswer)
+    assert isinstance(store.take(build_order(scope, 10)), LimitAnswer)
 
 
 def test_what_nobody_waits_for_goes_by_itself(hints: SharedCache) -> None:
@@ -68,7 +68,7 @@ def test_what_nobody_waits_for_goes_by_itself(hints: SharedCache) -> None:
 
     def work() -> None:
         scope = f"s{next(_names)}"
-        taken = store.take(one(scope, 1))
+        taken = store.take(build_order(scope, 1))
         assert taken is not None
         start = taken.at_s // DAY_S * DAY_S
         store.add([(scope, start, -1)])
@@ -76,7 +76,7 @@ def test_what_nobody_waits_for_goes_by_itself(hints: SharedCache) -> None:
         with gevent.Timeout(10):
             while hints.calls == calls:
                 gevent.sleep(0)
-        assert let_through([store.take(one(scope, 1))]) == 1
+        assert let_through([store.take(build_order(scope, 1))]) == 1
 
     within_one(DAY_S, work)
 
@@ -88,7 +88,7 @@ def test_without_an_answer_everybody_knows_at_once(
     valkey.stop()
 
     for _ in range(3):
-        asked = [gevent.spawn(store.take, one("gone")) for _ in range(8)]
+        asked = [gevent.spawn(store.take, build_order("gone")) for _ in range(8)]
         gevent.joinall(asked, timeout=10)
         assert [each.value for each in asked] == [None] * 8
         assert all(each.ready() for each in asked)

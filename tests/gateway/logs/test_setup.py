@@ -1,13 +1,9 @@
 """Lines of all loggers, in both formats."""
 
 import json
-import logging
 import os
 import subprocess
 import sys
-from typing import Any
-
-import pytest
 
 from gateway.logs.setup import build_config
 
@@ -58,13 +54,3 @@ def test_text_says_whose_request_it_was() -> None:
     assert first.endswith("INFO gateway.trial: before it")
     assert second.endswith("ERROR gateway.trial: within [mine-1]")
     assert traceback[-1] == "ZeroDivisionError: division by zero"
-
-
-@pytest.mark.parametrize(
-    ("level", "library"), [("DEBUG", "INFO"), ("INFO", "WARNING"), ("ERROR", "ERROR")]
-)
-def test_libraries_say_less(level: str, library: str) -> None:
-    config: dict[str, Any] = build_config(format="text", level=level)
-
-    assert logging.getLevelNamesMapping()[config["root"]["level"]]
-    assert config["loggers"]["celery"]["level"] == library

@@ -178,7 +178,7 @@ def test_without_system_roots_certifi_serves(
 # Proxies
 
 
-def _tunnelling(to: int) -> Callable[[Peer], None]:
+def _build_tunnel(to: int) -> Callable[[Peer], None]:
     def connect(peer: Peer) -> None:
         with socket.create_connection(("127.0.0.1", to)) as far:
             back = threading.Thread(target=_pump, args=(far, peer.sock))
@@ -202,7 +202,7 @@ def test_https_goes_through_a_tunnel(
     call: Caller, server_tls: ssl.SSLContext, trusting: ssl.SSLContext
 ) -> None:
     upstream = call.serve(always(answer(b"far")), tls_context=server_tls)
-    proxy = call.serve(_tunnelling(upstream.port))
+    proxy = call.serve(_build_tunnel(upstream.port))
     origin = Origin.parse("https://upstream.example", tls_context=trusting)
     assert call.through(HttpClient(proxy=proxy.url))(origin).read_all() == b"far"
     assert proxy.requests == [

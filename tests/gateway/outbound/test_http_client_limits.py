@@ -44,7 +44,7 @@ class Stopwatch:
         return limit_s - 0.02 <= time.monotonic() - self._started < limit_s + 2
 
 
-def dripping(start: bytes, drop: bytes) -> Script:
+def build_drip(start: bytes, drop: bytes) -> Script:
     return turns(start, lambda peer: peer.drip(drop, every_s=0.02))
 
 
@@ -52,7 +52,7 @@ SLOW_HEADS: dict[str, tuple[Script, dict[str, Any], type[OutboundError]]] = {
     "silence": (lasting(), SHORT, FirstByteTimeout),
     "half a head": (lasting(HEAD, b"Content-"), SHORT, FirstByteTimeout),
     "an interim reply": (lasting(CONTINUE), SHORT, FirstByteTimeout),
-    "a drip": (dripping(HEAD + b"X: ", b"x"), SHORT, FirstByteTimeout),
+    "a drip": (build_drip(HEAD + b"X: ", b"x"), SHORT, FirstByteTimeout),
     "silence up to the deadline": (lasting(), QUICK, DeadlineExceeded),
     "a large body unread": (Peer.hold, {**QUICK, "body": bytes(30_000_000)}, DeadlineExceeded),
 }
@@ -92,7 +92,7 @@ def test_silence_after_the_head_or_in_mid_body_costs_the_idle_limit(
 
 def test_a_drip_is_ended_by_the_deadline_alone(call: Caller) -> None:
     watch = Stopwatch()
-    reply = call(call.serve(dripping(chunked_head(), chunk(b"."))), idle_s=5, deadline_s=0.3)
+    reply = call(call.serve(build_drip(chunked_head(), chunk(b"."))), idle_s=5, deadline_s=0.3)
     with pytest.raises(DeadlineExceeded):
         reply.read_all()
     assert watch.is_about(0.3)
@@ -130,7 +130,7 @@ def test_what_came_while_the_reader_was_away_is_not_lost(call: Caller) -> None:
     assert reply.read_some() == b"word"
 
 
-def sized(*lengths: str, more: str = "") -> bytes:
+def size_head(*lengths: str, more: str = "") -> bytes:
     fields = "".join(f"Content-Length: {length}\r\n" for length in lengths)
     return HEAD + f"{fields}{more}\r\n".encode()
 
@@ -149,12 +149,14 @@ BAD_HEADS = {
     "status 099": lasting(b"HTTP/1.1 099 OK\r\nContent-Length: 0\r\n\r\n"),
     "upgrade": lasting(b"HTTP/1.1 101 Switching\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n"),
     "bare 101": lasting(b"HTTP/1.1 101 Switching\r\n\r\n"),
-    "negative length": lasting(sized("-1")),
-    "no number": lasting(sized("ten")),
-    "empty length": lasting(sized("")),
-    "two lengths": lasting(sized("1", "2"), b"ab"),
-    "huge length": lasting(sized("99999999999999999999999")),
-    "length and chunks": lasting(sized("1", more="Transfer-Encoding: chunked\r\n"), b"0\r\n\r\n"),
+    "negative length": lasting(size_head("-1")),
+    "no number": lasting(size_head("ten")),
+    "empty length": lasting(size_head("")),
+    "two lengths": lasting(size_head("1", "2"), b"ab"),
+    "huge length": lasting(size_head("99999999999999999999999")),
+    "length and chunks": lasting(
+        size_head("1", more="Transfer-Encoding: chunked\r\n"), b"0\r\n\r\n"
+    ),
     "packed transfer": lasting(HEAD + b"Transfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n"),
     "folded header": lasting(HEAD + b"X: a\r\n b\r\n\r\n"),
     "NUL in a header": lasting(HEAD + b"X: a\0b\r\n\r\n"),
@@ -182,8 +184,8 @@ BAD_BODIES = {
     "a negative size": (lasting(WORD, b"-1\r\n"), MalformedReply),
     "a huge size": (lasting(WORD, b"fffffffffffffffff\r\n"), MalformedReply),
     "more than the size": (lasting(WORD, b"2\r\nabc"), MalformedReply),
-    "announced over the cap": (lasting(sized("10000000000"), b"x"), BodyTooLarge),
-    "short of its length": (turns(sized("10") + b"short"), Disconnected),
+    "announced over the cap": (lasting(size_head("10000000000"), b"x"), BodyTooLarge),
+    "short of its length": (turns(size_head("10") + b"short"), Disconnected),
     "cut in a chunk": (turns(chunked_head() + b"a\r\nshort"), Disconnected),
     "cut between chunks": (turns(WORD), Disconnected),
     "cut before the last line": (turns(WORD + b"0\r\n"), Disconnected),
@@ -227,7 +229,7 @@ def test_one_byte_chunks_are_honest_framing(call: Caller) -> None:
 
 
 def test_a_disconnect_says_where_and_after_how_much(call: Caller) -> None:
-    sent = sized("10") + b"short"
+    sent = size_head("10") + b"short"
     with pytest.raises(Disconnected) as caught:
         call(call.serve(turns(sent))).read_all()
     assert (caught.value.phase, caught.value.bytes_received) == ("body", len(sent))
