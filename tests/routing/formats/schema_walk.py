@@ -12,7 +12,8 @@ from tests.routing.formats.messages.bodies import USE, said
 from tests.routing.formats.responses.bodies import CALL
 
 Body = dict[str, Any]
-Pair = tuple[Any, Any]
+# A value, the same with each of some values in one field, and where that is.
+Change = tuple[Any, list[Any], str]
 _WORDS: Final = ("f", "https://x.example/", "UTC", "1", "data:image/png;base64,AAAA")
 # What stands before the conversation, for results that answer a call and items that say nothing.
 _BEFORE: Final[dict[str, tuple[str, list[Body]]]] = {
@@ -23,9 +24,8 @@ _BEFORE: Final[dict[str, tuple[str, list[Body]]]] = {
 
 
 class Walk:
-    """For each optional field of each object in a schema a pair of values that differ in nothing
-    but that field: absent in the one, null in the other. Or, with other values, for every field
-    a pair with each of these."""
+    """Changes of each object in a schema: a small value without a field, and the same with null
+    there, for each optional field; or, of several values, with each of them, for every field."""
 
     def __init__(self, schema: Any, values: Sequence[Any] = (None,)) -> None:
         self._schema = TypeAdapter(schema).core_schema
@@ -33,27 +33,30 @@ class Walk:
         self._named: dict[str, Any] = {}
         self._seen: set[int] = set()
 
-    def pairs(self) -> Iterator[Pair]:
-        return self._pairs(self._schema)
+    def changes(self) -> Iterator[Change]:
+        return self._changes(self._schema, "")
 
-    def _pairs(self, schema: Any) -> Iterator[Pair]:
+    def _changes(self, schema: Any, path: str) -> Iterator[Change]:
         least, schema = self._least(schema), self._plain(schema)
         kind = schema["type"]
         if kind == "list":
-            yield from (([one], [other]) for one, other in self._pairs(schema["items_schema"]))
+            inner = self._changes(schema["items_schema"], f"{path}.0")
+            yield from (([one], [[each] for each in others], at) for one, others, at in inner)
         elif kind == "dict" and "values_schema" in schema:
-            inner = self._pairs(schema["values_schema"])
-            yield from ((least | {"k": one}, least | {"k": other}) for one, other in inner)
+            inner = self._changes(schema["values_schema"], f"{path}.k")
+            for one, others, at in inner:
+                yield least | {"k": one}, [least | {"k": each} for each in others], at
         elif kind == "tagged-union":
             for choice in schema["choices"].values():
-                yield from self._pairs(choice)
+                yield from self._changes(choice, path)
         elif kind == "typed-dict" and id(schema) not in self._seen:
             self._seen.add(id(schema))
             for name, field in schema["fields"].items():
+                at = f"{path}.{name}".removeprefix(".")
                 if name not in least or len(self._values) > 1:
-                    yield from ((least, {**least, name: value}) for value in self._values)
-                for one, other in self._pairs(field["schema"]):
-                    yield {**least, name: one}, {**least, name: other}
+                    yield least, [{**least, name: value} for value in self._values], at
+                for one, others, inside in self._changes(field["schema"], at):
+                    yield {**least, name: one}, [{**least, name: each} for each in others], inside
 
     def _least(self, schema: Any) -> Any:
         """A small value that passes."""
@@ -114,3 +117,9 @@ def complete_body(format: CallerFormat, body: Body) -> Body:
     if not isinstance(body.get(name), list):
         return body
     return {**body, name: before + body[name]}
+
+
+def complete_path(format: CallerFormat, path: str) -> str:
+    """Where in the completed body stands what was at the path."""
+    name, before = _BEFORE[format.name]
+    return path.replace(f"{name}.0.", f"{name}.{len(before)}.", 1)

@@ -23,7 +23,7 @@ from tests.routing.formats.chat_bodies import DATA_URL, FUNCTION, USER
 from tests.routing.formats.messages import bodies as messages
 from tests.routing.formats.messages.bodies import EPHEMERAL
 from tests.routing.formats.responses import bodies as responses
-from tests.routing.formats.schema_walk import Walk, complete_body
+from tests.routing.formats.schema_walk import Change, Walk, complete_body, complete_path
 from tests.routing.formats.test_fields import FIELDS, FORMATS
 
 Body = dict[str, Any]
@@ -83,31 +83,57 @@ def put(body: Body, place: Place, value: Any) -> Body:
     return changed
 
 
-def read_or_refused(format: str, body: Body) -> ChatRequest | None:
-    """What is read, or nothing if it is refused with reasons that say something."""
+def read(format: str, body: Body) -> ChatRequest | ChatInvalid:
+    """What is read, or why it is refused; a reason says something."""
     try:
         return FORMATS[format].parse(body)
-    except ChatInvalid as refusal:
-        issues = refusal.issues
-    assert issues, body
-    assert all(issue.message for issue in issues), body
-    return None
+    except ChatInvalid as error:
+        refusal = error
+    assert refusal.issues, body
+    assert all(issue.message for issue in refusal.issues), body
+    return refusal
 
 
-def bodies_of(format: str, values: Sequence[Any]) -> Iterator[tuple[Body, Body]]:
-    """For each field in the schema a body with the least of what stands beside it, and one with
+def changes_of(format: str, values: Sequence[Any]) -> Iterator[Change]:
+    """For each field in the schema a whole body with the least of what stands beside it, and with
     each of the values there; a tool can be chosen."""
     tool = {"c": FUNCTION, "m": messages.TOOL, "r": responses.FUNCTION}[format]
-    for pair in Walk(SCHEMAS[format], values).pairs():
-        one, other = (complete_body(NAMES[format], body) for body in pair)
-        whole = FORMATS[format].body(tools=[tool])
-        yield whole | one, whole | other
+    least = FORMATS[format].body(tools=[tool])
+    for plain, changed, path in Walk(SCHEMAS[format], values).changes():
+        whole, *others = (least | complete_body(NAMES[format], each) for each in (plain, *changed))
+        yield whole, others, complete_path(NAMES[format], path)
+
+
+# What may hold anything, of some kind of object at least.
+FREE: Final[dict[str, set[str]]] = {
+    "c": {
+        *(f"messages.1.reasoning_details.0.{name}" for name in ("arguments", "result", "type")),
+        "plugins.0.tools.0.filters",
+    },
+    "m": {
+        *("messages.1.content.0.input", "messages.1.content.0.tool.type"),
+        *("tools.0.allowed_domains", "tools.0.blocked_domains", "tools.0.max_uses"),
+        *("tools.0.model", "tools.0.user_location", "tools.0.parameters.tools.0.filters"),
+    },
+    "r": set(),
+}
+# They say which other fields an object has, or stand for one another: the object is named.
+OF_OBJECTS: Final = ("type", "file_data", "subagent_id")
 
 
 @of_each_format
-def test_a_body_with_one_wrong_value_is_read_or_refused(format: str) -> None:
-    for _, body in bodies_of(format, ODD):
-        read_or_refused(format, body)
+def test_a_wrong_value_is_read_or_refused_where_it_stands(format: str) -> None:
+    free = set()
+    for plain, changed, path in changes_of(format, ODD):
+        place, _, name = path.rpartition(".")
+        named = f"{place}." if name in OF_OBJECTS else f"{path}."
+        refusals = [each for body in changed if isinstance(each := read(format, body), ChatInvalid)]
+        if not refusals:
+            free.add(path)
+        for refusal in refusals if isinstance(read(format, plain), ChatRequest) else ():
+            paths = [f"{issue.path}." for issue in refusal.issues]
+            assert any(each.startswith(named) for each in paths), (path, paths)
+    assert free == FREE[format]
 
 
 WORDS: Final = [
@@ -137,7 +163,7 @@ anything = st.recursive(
 
 PLAIN: Final = {
     format: [
-        *(body for body, _ in bodies_of(format, [None])),
+        *(body for body, _, _ in changes_of(format, [None])),
         *(FORMATS[format].body(**{row[1]: row[2][-1]}) for row in FIELDS if format in row[0]),
     ]
     for format in FORMATS
@@ -151,7 +177,7 @@ def test_a_body_with_some_wrong_values_is_read_or_refused(format: str, data: st.
     at = list(places(body))
     for _ in range(data.draw(st.integers(1, 3))):
         body = put(body, data.draw(st.sampled_from(at)), data.draw(st.sampled_from(ODD) | anything))
-    read_or_refused(format, body)
+    read(format, body)
 
 
 spoken = st.lists(
@@ -173,9 +199,9 @@ def test_a_body_of_anything_is_read_or_refused(format: str, data: st.DataObject)
     )
     body = FORMATS[format].body(**fields)
     before = repr(body)
-    request = read_or_refused(format, body)
+    request = read(format, body)
     assert repr(body) == before
-    if request:
+    if isinstance(request, ChatRequest):
         assert request.text_bytes >= 0
         check_translated(request, forwarded=fields.keys() - SCHEMAS[format].__annotations__.keys())
 
@@ -220,8 +246,8 @@ item = st.one_of(
 
 @given(st.lists(item, min_size=1, max_size=9))
 def test_a_conversation_of_items_is_a_chat_that_chat_would_take(items: list[Body]) -> None:
-    request = read_or_refused("r", responses.body(input=items))
-    if request:
+    request = read("r", responses.body(input=items))
+    if isinstance(request, ChatRequest):
         check_translated(request)
 
 

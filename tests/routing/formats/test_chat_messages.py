@@ -68,30 +68,11 @@ def test_a_message_may_be_empty_and_stand_anywhere(message: Body) -> None:
 @pytest.mark.parametrize(
     ("message", "path"),
     [
-        ({"role": "system"}, "content"),
-        (by("system", None), "content"),
         (by("system", [image("http://x")]), "content.0.type"),
-        (by("developer", 5), "content"),
-        ({"role": "user"}, "content"),
-        (by("user", None), "content"),
         (by("user", []), "content"),
-        (by("user", {}), "content"),
-        (by("user", "x", name=5), "name"),
-        (by("user", ["x"]), "content.0"),
-        (by("assistant", 5), "content"),
-        (by("assistant", None, refusal=5), "refusal"),
-        (by("assistant", None, tool_calls={}), "tool_calls"),
-        (by("assistant", None, tool_calls=[{**CALL, "id": None}]), "tool_calls.0.id"),
         (by("assistant", None, tool_calls=[{**CALL, "type": "x"}]), "tool_calls.0.type"),
-        (
-            by("assistant", None, tool_calls=[{**CALL, "function": {"name": "f"}}]),
-            "tool_calls.0.function.arguments",
-        ),
-        (by("assistant", None, reasoning_details=["x"]), "reasoning_details.0"),
         (by("assistant", None, images=[TEXT]), "images.0.type"),
-        ({"role": "tool", "tool_call_id": "c1"}, "content"),
         (by("tool", [], tool_call_id="c1"), "content"),
-        (by("tool", "x"), "tool_call_id"),
     ],
 )
 def test_a_broken_message_is_named_at_its_path(message: Body, path: str) -> None:
@@ -131,24 +112,15 @@ def test_a_part_of_each_type_passes(part: Body) -> None:
     ("part", "path"),
     [
         ({"type": "hologram"}, "type"),
-        ({"text": "x"}, "type"),
-        ({"type": "text"}, "text"),
-        ({"type": "text", "text": None}, "text"),
         ({**TEXT, "cache_control": {"type": "x"}}, "cache_control.type"),
-        ({**TEXT, "cache_control": {}}, "cache_control.type"),
-        ({**TEXT, "prompt_cache_breakpoint": {}}, "prompt_cache_breakpoint.mode"),
-        ({"type": "image_url", "image_url": "http://x"}, "image_url"),
-        ({"type": "image_url", "image_url": {}}, "image_url.url"),
         (image("ftp://x"), "image_url.url"),
         (image("file:///etc/x"), "image_url.url"),
         (image(DATA_URL, detail="x"), "image_url.detail"),
-        (sound(), "input_audio.format"),
         (sound(data="http://x", format="wav"), "input_audio.data"),
         ({"type": "video_url", "video_url": {"url": "x"}}, "video_url.url"),
         (file(), "file"),
         (file(filename="a"), "file"),
         (file(file_data="AAAA"), "file.file_data"),
-        ({"type": "file"}, "file"),
     ],
 )
 def test_a_broken_part_is_named_at_its_path(part: Body, path: str) -> None:
@@ -163,11 +135,7 @@ def test_a_broken_part_is_named_at_its_path(part: Body, path: str) -> None:
         ("encrypted", {"data": "d", "format": "one-we-never-heard-of"}, None),
         ("server_tool_call", {"tool_name": "t", "arguments": "{}", "result": "r"}, None),
         ("of.the.future", {"anything": [1]}, None),
-        ("summary", {}, "summary"),
-        ("encrypted", {}, "data"),
         ("text", {"text": 5}, "text"),
-        ("text", {"index": 1.5}, "index"),
-        ("server_tool_call", {}, "tool_name"),
     ],
 )
 def test_a_known_reasoning_detail_is_checked_and_an_unknown_one_replayed(

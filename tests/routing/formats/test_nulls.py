@@ -90,7 +90,7 @@ def _adds_own(body: Body) -> bool:
 
 @pytest.mark.parametrize("format", SCHEMAS, ids=lambda format: format.name)
 def test_a_null_is_absence_everywhere(format: CallerFormat) -> None:
-    for absent, null in Walk(SCHEMAS[format]).pairs():
+    for absent, [null], _ in Walk(SCHEMAS[format]).changes():
         expected = meaning(format, absent)
         assert meaning(format, null) == expected, null
         # Only a choice among tools that are not there is refused, and a tool of the gateway's where

@@ -25,14 +25,9 @@ def test_an_unknown_key_is_refused_and_an_empty_object_is_all_defaults() -> None
 @pytest.mark.parametrize(
     ("name", "values", "path"),
     [
-        ("allow_fallbacks", ["yes"], ""),
         ("data_collection", ["maybe"], ""),
-        ("enforce_distillable_text", [1], ""),
         ("hedge", [1, "yes"], ""),
         ("hedge_after_s", [0, -1, "1", 86_401], ""),
-        ("ignore", ["alpha"], ""),
-        ("only", [[1]], ".0"),
-        ("order", [{}], ""),
         ("max_price", [{"video": "1"}], ""),
         (
             "max_price",
@@ -46,14 +41,11 @@ def test_an_unknown_key_is_refused_and_an_empty_object_is_all_defaults() -> None
         ("preferred_max_latency", [{"p50": 0}], ".p50"),
         ("preferred_min_throughput", [True], ""),
         ("preferred_min_throughput", [{"p99": -1}], ".p99"),
-        ("quantizations", ["fp8"], ""),
         ("quantizations", [["q8"]], ".0"),
-        ("require_parameters", [1], ""),
         ("rescue", [1, "yes"], ""),
         ("sort", ["cost", {"order": "desc"}, ["price"]], ""),
         ("sort", [{"by": "cost"}], ".by"),
         ("sort", [{"partition": "all"}], ".partition"),
-        ("zdr", ["true"], ""),
     ],
 )
 def test_an_odd_preference_is_named_at_its_path(name: str, values: list[Any], path: str) -> None:
