@@ -93,15 +93,11 @@ def test_images_and_search_results() -> None:
     assert parts_of(block) == "T\nhttp://s\n\nx\nx"
 
 
-def test_documents_are_files() -> None:
-    def file_of(source: str, title: str | None = None, **fields: Any) -> Any:
-        [part] = parts_of(document(source, **fields) | ({"title": title} if title else {}))
+def test_documents_of_text_are_files() -> None:
+    def file_of(source: str, **fields: Any) -> Any:
+        [part] = parts_of(document(source, **fields))
         return part["file"]
 
-    pdf = {"file_data": "data:application/pdf;base64,AAAA", "filename": "t.pdf"}
-    assert file_of("base64", "t.pdf", media_type="application/pdf", data="AAAA") == pdf
-    assert file_of("url", url="https://x") == {"file_data": "https://x"}
-    assert file_of("file", file_id="f") == {"file_id": "f"}
     encoded = base64.b64encode("é".encode()).decode()
     plain = {"file_data": f"data:text/plain;base64,{encoded}"}
     assert file_of("text", media_type="text/plain", data="é") == plain

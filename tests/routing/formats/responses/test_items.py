@@ -55,18 +55,9 @@ def test_messages_of_every_role_with_and_without_a_type(role: str) -> None:
 @pytest.mark.parametrize(
     ("part", "translated"),
     [
-        (IMAGE, image()),
         ({**IMAGE, "detail": "original"}, image(detail="original")),
         ({**IMAGE, "detail": None}, image()),
-        (
-            {"type": "input_file", "file_data": DATA_URL, "filename": "a.pdf", "file_id": None},
-            {"type": "file", "file": {"file_data": DATA_URL, "filename": "a.pdf"}},
-        ),
-        (
-            {"type": "input_file", "file_url": "https://x.org/a.pdf"},
-            {"type": "file", "file": {"file_data": "https://x.org/a.pdf"}},
-        ),
-        ({"type": "input_file", "file_id": "f"}, {"type": "file", "file": {"file_id": "f"}}),
+        # Images and files of every origin come through `translation` as well.
         (SOUND, SOUND),
         (
             {"type": "input_video", "video_url": "https://x.org/v.mp4"},

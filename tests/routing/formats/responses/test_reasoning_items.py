@@ -27,20 +27,6 @@ def test_ids_made_here_are_known_again() -> None:
     assert not is_own_reasoning("rs_68af4030baa48193b0b43b4c2a176a1a0e6967589f080e78")
 
 
-def test_pieces_of_one_item_share_id_and_index() -> None:
-    common = {"id": "rs_1", "format": "openai-responses-v1", "index": 0}
-    summaries = [SUMMARY, {**SUMMARY, "text": "s2"}]
-    item = {**ITEM, "summary": summaries, "content": [THOUGHT], "encrypted_content": "gAAA"}
-    assert details(item, {**item, "id": "rs_2", "summary": [], "content": None})[:4] == [
-        {"type": "reasoning.summary", "summary": "s", **common},
-        {"type": "reasoning.summary", "summary": "s2", **common},
-        {"type": "reasoning.text", "text": "t", **common},
-        {"type": "reasoning.encrypted", "data": "gAAA", **common},
-    ]
-    indexes = [one["index"] for one in details(item, {**item, "id": "rs_2"}, item)]
-    assert indexes == [0] * 4 + [1] * 4 + [0] * 4
-
-
 def test_signed_thinking_keeps_its_signature_and_format() -> None:
     form = {"format": "anthropic-claude-v1"}
     signed = {**ITEM, "id": OWN_ID, "summary": [], "signature": "sig", **form}

@@ -96,12 +96,6 @@ def test_video_in_its_other_spelling_and_a_marked_part() -> None:
     ]
 
 
-def test_who_speaks_is_said_in_the_text() -> None:
-    (asked, said) = items_of(user([text("hi")], name="ann"), assistant("hi", name="bob"))
-    assert [part["text"] for part in asked["content"]] == ["ann: ", "hi"]
-    assert said["content"][0]["text"] == "bob: hi"
-
-
 def detail(kind: str, said: str | None, **fields: Any) -> dict[str, Any]:
     name = "data" if kind == "encrypted" else kind
     return {"type": f"reasoning.{kind}", name: said, "format": OWN, **fields}
@@ -164,13 +158,6 @@ SEAL = detail("encrypted", "E", **FIRST)
         ),
         (
             [
-                *[detail("summary", "Th", **FIRST), detail("summary", "ink", **GOES_ON)],
-                *[detail("summary", "More", **FIRST), SEAL],
-            ],
-            [thought("rs_1", "Think More", seal="E")],
-        ),
-        (
-            [
                 *[detail("summary", "a", index=0), SEAL, detail("summary", "b", id=None, index=1)],
                 detail("encrypted", "F", id=None, index=1, format="xai-responses-v1"),
             ],
@@ -184,12 +171,9 @@ SEAL = detail("encrypted", "E", **FIRST)
             for format in (None, "unknown", "azure-openai-responses-v1")
         ],
         ([detail("text", "t", format=None, id="rs_1")], [thought("rs_1", content="t")]),
-        ([detail("text", "t", format=None)], []),
         ([detail("summary", "t", format="unknown")], []),
         ([detail("encrypted", "E", format="anthropic-claude-v1")], []),
-        ([detail("text", "t", format="google-gemini-v1", id="x")], []),
         ([{"type": "reasoning.new", "format": OWN}], []),
-        ([detail("text", None, signature="s")], []),
     ],
 )
 def test_reasoning_is_put_together_again(details: Any, items: Any) -> None:
