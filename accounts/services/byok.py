@@ -7,6 +7,7 @@ A key is tried at its provider before anything is written, outside of any transa
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any, Final, NamedTuple
 from uuid import UUID, uuid4
 
@@ -17,11 +18,13 @@ from accounts.byok import mask_key, seal_key
 from accounts.models import ApiKey, ByokCredential, Membership, Workspace
 from accounts.ports import KeyTrial, higher_apps
 from accounts.services.keys import NoSuchWorkspace
-from accounts.services.records import Actor, read_fields, record_change
+from accounts.services.records import Actor, read_fields, record_row
 from gateway.http.errors import GatewayError, InvalidRequest, NotFound, SchemaInvalid
 from gateway.http.jsonio import JsonObject
 from gateway.http.paging import Page
 from gateway.http.validation import Issue
+
+_record: Final = partial(record_row, "byok_credential")
 
 # What a record tells. `version` is among them because a new key may have the label of the old one.
 FACTS: Final = (
@@ -340,21 +343,3 @@ def _find_hashes(keys: Mapping[str, int], row: ByokCredential) -> list[str] | No
         return None
     by_number = {number: key_hash for key_hash, number in keys.items()}
     return [by_number[number] for number in row.allowed_key_ids if number in by_number]
-
-
-def _record(
-    by: Actor,
-    action: str,
-    row: ByokCredential,
-    before: Mapping[str, Any] | None,
-    after: Mapping[str, Any] | None,
-) -> None:
-    record_change(
-        by=by,
-        action=action,
-        object_type="byok_credential",
-        object_id=row.pk,
-        account_id=row.account_id,
-        before=before,
-        after=after,
-    )

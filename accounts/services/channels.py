@@ -7,6 +7,7 @@ import base64
 import secrets
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any, Final, NamedTuple
 from uuid import UUID, uuid4
 
@@ -18,11 +19,13 @@ from accounts.events.outbox import record_event
 from accounts.events.senders import has_mail_server, parse_channel_url, seal_secret, seal_url
 from accounts.models import Channel, Delivery, Event, Workspace
 from accounts.services.keys import NoSuchWorkspace
-from accounts.services.records import Actor, read_fields, record_change
+from accounts.services.records import Actor, read_fields, record_row
 from gateway.http.errors import InvalidRequest, NotFound, SchemaInvalid
 from gateway.http.paging import Page
 from gateway.http.validation import Issue
 from gateway.outbound.targets import TargetRefused
+
+_record: Final = partial(record_row, "channel")
 
 CHANNELS_MAX: Final = 500
 FACTS: Final = ("name", "type", "workspace_id", "kinds", "recipients", "label", "disabled")
@@ -91,7 +94,7 @@ def create_channel(
         if Channel.objects.filter(account=account_id).count() >= CHANNELS_MAX:
             raise TooManyChannels
         row.save(force_insert=True)
-        _record(by, "created", row, None, now)
+        _record(by, "created", row, None, read_fields(row, FACTS), at=now)
     return ChannelWithSecret(row, secret)
 
 
@@ -114,7 +117,7 @@ def change_channel(*, row: Channel, changes: Mapping[str, Any], by: Actor) -> Ch
             secret = _set_new_secret(row)
         row.updated_at = now
         row.save(update_fields=[*wanted, "label", "sealed_url", "sealed_secret", "updated_at"])
-        _record(by, "updated", row, before, now)
+        _record(by, "updated", row, before, read_fields(row, FACTS), at=now)
     return ChannelWithSecret(row, secret)
 
 
@@ -128,16 +131,7 @@ def rotate_secret(*, row: Channel, by: Actor) -> str:
         row = _lock_channel(row)
         secret, row.updated_at = _set_new_secret(row), now
         row.save(update_fields=["sealed_secret", "updated_at"])
-        record_change(
-            by=by,
-            action="rotated",
-            object_type="channel",
-            object_id=row.pk,
-            account_id=row.account_id,
-            before=None,
-            after={"updated_at": now},
-            at=now,
-        )
+        _record(by, "rotated", row, None, {"updated_at": now}, at=now)
     return secret
 
 
@@ -148,16 +142,7 @@ def delete_channel(*, row: Channel, by: Actor) -> None:
     with transaction.atomic():
         before = read_fields(_lock_channel(row), FACTS)
         Channel.objects.filter(pk=row.pk).update(sealed_url="", sealed_secret="", deleted_at=now)
-        record_change(
-            by=by,
-            action="deleted",
-            object_type="channel",
-            object_id=row.pk,
-            account_id=row.account_id,
-            before=before,
-            after=None,
-            at=now,
-        )
+        _record(by, "deleted", row, before, None, at=now)
 
 
 def send_test_message(row: Channel) -> Delivery:
@@ -254,18 +239,3 @@ def _set_new_secret(row: Channel) -> str:
     secret = f"whsec_{base64.b64encode(raw).decode()}"
     row.sealed_secret = seal_secret(row.pk, secret)
     return secret
-
-
-def _record(
-    by: Actor, action: str, row: Channel, before: Mapping[str, Any] | None, at: datetime
-) -> None:
-    record_change(
-        by=by,
-        action=action,
-        object_type="channel",
-        object_id=row.pk,
-        account_id=row.account_id,
-        before=before,
-        after=read_fields(row, FACTS),
-        at=at,
-    )

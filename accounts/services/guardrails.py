@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any, Final, cast
 from uuid import UUID
 
@@ -10,11 +11,13 @@ from django.db.models import Manager, Q
 
 from accounts.models import Guardrail, Workspace
 from accounts.services.keys import NoSuchWorkspace
-from accounts.services.records import Actor, read_fields, record_change
+from accounts.services.records import Actor, read_fields, record_row
 from accounts.services.spend_scopes import end_guardrail_budget, outdate_limits
 from gateway.http.errors import Conflict, InvalidRequest, NotFound, SchemaInvalid
 from gateway.http.paging import Page
 from gateway.http.validation import Issue
+
+_record: Final = partial(record_row, "guardrail")
 
 # What callers set; each is a column of the same name.
 SETTINGS: Final = (
@@ -213,21 +216,3 @@ def _check_budget(guardrail: Guardrail) -> None:
         raise LimitWithoutInterval("limit_usd")
     if guardrail.limit_nano is not None and guardrail.reset_interval is None:
         raise LimitWithoutInterval("reset_interval")
-
-
-def _record(
-    by: Actor,
-    action: str,
-    guardrail: Guardrail,
-    before: Mapping[str, Any] | None,
-    after: Mapping[str, Any] | None,
-) -> None:
-    record_change(
-        by=by,
-        action=action,
-        object_type="guardrail",
-        object_id=guardrail.pk,
-        account_id=guardrail.workspace.account_id,
-        before=before,
-        after=after,
-    )

@@ -7,6 +7,7 @@ before they look, as the ledger writer does. `at` is the moment of the change, n
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any, Final, Literal
 
 from django.conf import settings
@@ -21,12 +22,14 @@ from accounts.models.key import ApiKeyQuerySet
 from accounts.services.key_limits import KeyUsage, set_counter_limits
 from accounts.services.member_keys import COLUMNS, bound_key
 from accounts.services.past_spending import recount_budgets
-from accounts.services.records import SYSTEM, Actor, read_fields, record_change
+from accounts.services.records import SYSTEM, Actor, read_fields, record_row
 from accounts.services.spend_scopes import end_member_budgets, outdate_limits
 from accounts.spending import find_limited_window
 from gateway.http.errors import Conflict, SchemaInvalid
 from gateway.http.jsonio import JsonObject, format_time
 from gateway.http.validation import Issue
+
+_record: Final = partial(record_row, "key")
 
 GRACE_S_MAX: Final = 604_800
 _FACTS: Final = (
@@ -103,7 +106,7 @@ def create_key(
             hedge=hedge,
             rescue=rescue,
         )
-        _record(key, by, "created", None, key.created_at)
+        _record(by, "created", key, None, read_fields(key, _FACTS), at=key.created_at)
         whose = f"in workspace {workspace.name}" if workspace else "to manage the account"
         _record_key_event(key, "created", key.created_at, f"It was made {whose}.")
     return key, string
@@ -214,21 +217,8 @@ def _change_one(
         recount_budgets(key.account_id, now=at)
         # What the key holds as well: the ledger writer makes that member's counters anew.
         end_member_budgets(key.account_id, key.creator_id)
-    _record(key, by, action, before, at)
+    _record(by, action, key, before, read_fields(key, _FACTS), at=at)
     return True, usage
-
-
-def _record(key: ApiKey, by: Actor, action: str, before: JsonObject | None, at: datetime) -> None:
-    record_change(
-        by=by,
-        action=action,
-        object_type="key",
-        object_id=key.pk,
-        account_id=key.account_id,
-        before=before,
-        after=read_fields(key, _FACTS),
-        at=at,
-    )
 
 
 def _record_key_event(

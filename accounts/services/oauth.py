@@ -9,6 +9,7 @@ import secrets
 from base64 import urlsafe_b64encode
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from hashlib import sha256
 from typing import Any, Final
 from urllib.parse import parse_qsl, urlencode, urlsplit
@@ -24,7 +25,7 @@ from accounts.roles import Action, list_account_roles, list_workspace_roles, may
 from accounts.services.attempts import record_attempt
 from accounts.services.keys import create_key, delete_keys
 from accounts.services.member_keys import bound_key
-from accounts.services.records import Actor, record_change
+from accounts.services.records import Actor, record_row
 from gateway.http.errors import (
     GatewayError,
     InvalidRequest,
@@ -32,9 +33,10 @@ from gateway.http.errors import (
     PermissionDenied,
     SchemaInvalid,
 )
-from gateway.http.jsonio import JsonObject
 from gateway.http.paging import Page
 from gateway.live_settings import settings
+
+_record: Final = partial(record_row, "app")
 
 LIFETIME: Final = timedelta(minutes=10)
 FAILURES_MAX: Final = 5
@@ -180,7 +182,7 @@ def authorize_app(
             "limit_reset": asked.limit_reset,
             "expires_at": asked.expires_at,
         }
-        _record(app, by, "authorized", after=approved)
+        _record(by, "authorized", app, None, approved)
     return code, string
 
 
@@ -310,20 +312,8 @@ def revoke_app(*, account_id: UUID, app_id: int, by: Actor) -> int:
             raise NotFound
         AuthorizationCode.objects.filter(app=app_id, used_at__isnull=True).delete()
         deleted = delete_keys(keys=ApiKey.objects.filter(app=app_id), by=by)
-        _record(App.objects.get(pk=app_id), by, "revoked", after={"keys_deleted": deleted})
+        _record(by, "revoked", App.objects.get(pk=app_id), None, {"keys_deleted": deleted})
     return deleted
-
-
-def _record(app: App, by: Actor, action: str, *, after: JsonObject) -> None:
-    record_change(
-        by=by,
-        action=action,
-        object_type="app",
-        object_id=app.pk,
-        account_id=app.account_id,
-        before=None,
-        after=after,
-    )
 
 
 def _sign(random: str) -> str:

@@ -3,10 +3,7 @@
     with transaction.atomic():
         before = read_fields(workspace, _FACTS)
         ...change and save it...
-        record_change(
-            by=actor, action="updated", object_type="workspace", object_id=workspace.pk,
-            account_id=workspace.account_id, before=before, after=read_fields(workspace, _FACTS),
-        )
+        record_row("workspace", actor, "updated", workspace, before, read_fields(workspace, _FACTS))
 
 What is made has `before=None`, what is gone `after=None`. Where both are given only the fields that
 differ are kept, and nothing is written where none does. The actor is `key_actor(caller)` in an API
@@ -95,4 +92,30 @@ def record_change(
         after=after,
         address=origin and origin.address,
         agent=origin and origin.agent,
+    )
+
+
+def record_row(
+    object_type: str,
+    by: Actor,
+    action: str,
+    row: Any,
+    before: Facts | None,
+    after: Facts | None,
+    *,
+    account_id: UUID | None = None,
+    at: datetime | None = None,
+) -> None:
+    """Write the record of a change to a row of the account, or of its workspace's account."""
+    if account_id is None:
+        account_id = row.account_id if hasattr(row, "account_id") else row.workspace.account_id
+    record_change(
+        by=by,
+        action=action,
+        object_type=object_type,
+        object_id=row.pk,
+        account_id=account_id,
+        before=before,
+        after=after,
+        at=at,
     )

@@ -1,14 +1,17 @@
 """Programs that prove by a token of a trusted issuer who they are, and the keys they stand for."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from functools import partial
+from typing import Final
 
 from django.db import transaction
 
 from accounts.models import ApiKey, TrustedIssuer, Workload, Workspace
 from accounts.services.keys import create_key, delete_keys
-from accounts.services.records import Actor, record_change
+from accounts.services.records import Actor, record_row
 from gateway.http.jsonio import JsonObject
+
+_record: Final = partial(record_row, "workload")
 
 
 def create_workload(
@@ -39,7 +42,8 @@ def create_workload(
         row = Workload.objects.create(
             issuer=issuer, conditions=dict(conditions), tags=dict(tags) if tags else None, key=key
         )
-        _record(row, by, "created", None, _list_facts(row) | {"key": key.pk})
+        facts = _list_facts(row) | {"key": key.pk}
+        _record(by, "created", row, None, facts, account_id=issuer.account_id)
     return row
 
 
@@ -55,28 +59,18 @@ def change_workload(
         before = _list_facts(workload)
         workload.conditions, workload.tags = dict(conditions), dict(tags) if tags else None
         workload.save(update_fields=["conditions", "tags"])
-        _record(workload, by, "updated", before, _list_facts(workload))
+        account_id = workload.issuer.account_id
+        _record(by, "updated", workload, before, _list_facts(workload), account_id=account_id)
 
 
 def delete_workload(*, workload: Workload, by: Actor) -> None:
     """Nobody stands for the key any more, which ends within a second; its history stays."""
     with transaction.atomic():
-        _record(workload, by, "deleted", _list_facts(workload), None)
+        account_id = workload.issuer.account_id
+        _record(by, "deleted", workload, _list_facts(workload), None, account_id=account_id)
         workload.delete()
         delete_keys(keys=ApiKey.objects.filter(pk=workload.key_id), by=by)
 
 
 def _list_facts(row: Workload) -> JsonObject:
     return {"conditions": row.conditions, "tags": row.tags}
-
-
-def _record(row: Workload, by: Actor, action: str, before: Any, after: Any) -> None:
-    record_change(
-        by=by,
-        action=action,
-        object_type="workload",
-        object_id=row.pk,
-        account_id=row.issuer.account_id,
-        before=before,
-        after=after,
-    )

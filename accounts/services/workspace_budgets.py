@@ -1,10 +1,11 @@
 """What workspaces may spend: their budgets, read, set and taken away."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from itertools import pairwise
-from typing import Any, Final
+from typing import Final
 from uuid import UUID
 
 from django.db import connection, transaction
@@ -12,12 +13,14 @@ from django.db.models import Exists, OuterRef
 
 from accounts.models import Hold, Workspace, WorkspaceBudget
 from accounts.services.past_spending import build_django_reader, build_usage_condition
-from accounts.services.records import Actor, record_change
+from accounts.services.records import Actor, record_row
 from accounts.services.spend_scopes import end_budgets, outdate_limits
 from accounts.services.workspaces import match_reference
 from accounts.spending import WINDOW_OF_WORD, build_workspace_scopes, find_window_starts
 from gateway.http.errors import InvalidRequest, NotFound
 from gateway.http.jsonio import JsonObject, format_usd
+
+_record: Final = partial(record_row, "workspace_budget")
 
 # Broadest first, as they are listed and looked at.
 INTERVALS: Final = tuple(WINDOW_OF_WORD)
@@ -124,7 +127,7 @@ def set_budget(
             workspace.save(update_fields=["include_byok_in_budgets"])
         else:
             _set_counter(after, interval, at)
-        _record(by, "set", row, facts_before, _read_facts(workspace, row), at)
+        _record(by, "set", row, facts_before, _read_facts(workspace, row), at=at)
     return after, row
 
 
@@ -159,7 +162,7 @@ def delete_budget(
         # Locked by now; a faster caller has written the record.
         if not WorkspaceBudget.objects.filter(pk=row.pk).delete()[0]:
             return False
-        _record(by, "deleted", row, _read_facts(workspace, row), None, at)
+        _record(by, "deleted", row, _read_facts(workspace, row), None, at=at)
     return True
 
 
@@ -227,23 +230,3 @@ def _read_facts(workspace: Workspace, row: WorkspaceBudget | None) -> JsonObject
         "enforcement": row.enforcement if row else None,
         "include_byok_in_budgets": workspace.include_byok_in_budgets,
     }
-
-
-def _record(
-    by: Actor,
-    action: str,
-    row: WorkspaceBudget,
-    before: Mapping[str, Any],
-    after: Mapping[str, Any] | None,
-    at: datetime,
-) -> None:
-    record_change(
-        by=by,
-        action=action,
-        object_type="workspace_budget",
-        object_id=row.pk,
-        account_id=row.workspace.account_id,
-        before=before,
-        after=after,
-        at=at,
-    )

@@ -20,7 +20,7 @@ from accounts.models import (
 from accounts.roles import Action, list_account_roles
 from accounts.services.lost_keys import disable_lost_keys
 from accounts.services.records import Actor
-from accounts.services.workspaces import find_workspace, record_workspace_change
+from accounts.services.workspaces import find_workspace, record_workspace
 from gateway.http.errors import InvalidRequest, NotFound, SchemaInvalid
 from gateway.http.paging import Page
 from gateway.http.validation import Issue
@@ -80,7 +80,7 @@ def add_members(
             update_fields=["role", "own_role"],
         )
         rows = _select_members(workspace).filter(membership__in=joining)
-        record_workspace_change(
+        record_workspace(
             by,
             "members added",
             workspace,
@@ -124,9 +124,7 @@ def remove_members(*, account_id: UUID, reference: str, by: Actor, user_ids: Seq
         WorkspaceMembership.objects.filter(pk__in=[row.pk for row in leaving]).delete()
         if leaving:
             removed_ids = [row.membership.user.public_id for row in leaving]
-            record_workspace_change(
-                by, "members removed", workspace, {"user_ids": removed_ids}, None
-            )
+            record_workspace(by, "members removed", workspace, {"user_ids": removed_ids}, None)
     return len(leaving)
 
 
@@ -152,7 +150,7 @@ def change_role(*, account_id: UUID, reference: str, user_id: str, role: str, by
         disable_lost_keys([row], by)
         facts = [{"user_id": user_id, "role": each} for each in (before, row.role)]
         if before != row.role:
-            record_workspace_change(by, "member changed", workspace, *facts)
+            record_workspace(by, "member changed", workspace, *facts)
 
 
 def _select_members(workspace: Workspace) -> Any:

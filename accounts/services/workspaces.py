@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any, Final, NamedTuple
 from uuid import UUID
 
@@ -19,12 +20,14 @@ from accounts.models import (
 )
 from accounts.roles import Action, list_account_roles
 from accounts.services.byok import wipe_credentials_of
-from accounts.services.records import Actor, read_fields, record_change
+from accounts.services.records import Actor, read_fields, record_row
 from accounts.services.spend_scopes import outdate_limits
 from gateway.http.errors import InvalidRequest, NotFound, PermissionDenied, SchemaInvalid
 from gateway.http.jsonio import JsonObject
 from gateway.http.paging import Page
 from gateway.http.validation import Issue
+
+record_workspace: Final = partial(record_row, "workspace")
 
 SLUG_PATTERN: Final = r"^[a-z0-9]+(?:-[a-z0-9]+)*$"
 SLUG_CHARS_MAX: Final = 50
@@ -144,7 +147,7 @@ def create_workspace(
 
     def insert() -> None:
         workspace.save(force_insert=True)
-        record_workspace_change(by, "created", workspace, None, read_fields(workspace, SETTINGS))
+        record_workspace(by, "created", workspace, None, read_fields(workspace, SETTINGS))
 
     _write(workspace, insert)
     return workspace
@@ -167,7 +170,7 @@ def change_workspace(
             )
         workspace.updated_at = datetime.now(UTC)
         _write(workspace, lambda: workspace.save(update_fields=[*changes, "updated_at"]))
-        record_workspace_change(by, "updated", workspace, before, read_fields(workspace, SETTINGS))
+        record_workspace(by, "updated", workspace, before, read_fields(workspace, SETTINGS))
     return workspace
 
 
@@ -204,9 +207,7 @@ def delete_workspace(*, account_id: UUID, reference: str, by: Actor) -> None:
             name: each.clear(workspace.pk) if each.at_once else getattr(workspace, f"{name}_held")
             for name, each in _belongings.items()
         }
-        record_workspace_change(
-            by, "deleted", workspace, read_fields(workspace, SETTINGS) | counts, None
-        )
+        record_workspace(by, "deleted", workspace, read_fields(workspace, SETTINGS) | counts, None)
 
 
 def clear_deleted_workspaces() -> int:
@@ -284,25 +285,6 @@ def _write(workspace: Workspace, write: Callable[[], None]) -> None:
         if others.exclude(pk=workspace.pk).exists():
             raise SlugTaken from error
         raise
-
-
-def record_workspace_change(
-    by: Actor,
-    action: str,
-    workspace: Workspace,
-    before: Mapping[str, Any] | None,
-    after: Mapping[str, Any] | None,
-) -> None:
-    """Tell of a change to a workspace, in its transaction."""
-    record_change(
-        by=by,
-        action=action,
-        object_type="workspace",
-        object_id=workspace.pk,
-        account_id=workspace.account_id,
-        before=before,
-        after=after,
-    )
 
 
 def resolve_own_keys(workspace: Workspace, wanted: Sequence[int | str]) -> list[int]:

@@ -19,12 +19,14 @@ from django.conf import settings
 from django.db import transaction
 from django.db.models import Exists, OuterRef, Q, QuerySet
 
-from accounts.services.records import Actor, command_actor, read_fields, record_change
+from accounts.services.records import Actor, command_actor, read_fields, record_row
 from gateway.home import private_folder
 from interns.archives import store
 from interns.archives.store import StoreTimedOut, run_with_limit
 from interns.models import Intern, Status, WorkspaceArchive
 from interns.runtime.driver import ArchiveFailed, Driver, NoDisk, RuntimeFailed
+
+_record: Final = partial(record_row, "workspace_archive")
 
 log = logging.getLogger("gateway.interns")
 _FACTS: Final = ("intern_id", "intern_name", "uri", "sha256", "bytes", "source", "expires_at")
@@ -200,7 +202,7 @@ def add_archive(*, intern: Intern, uri: str, sha256: str, size: int, by: Actor) 
         raise ArchiveNotExpected("only an intern whose teardown failed takes an archive by hand")
     with transaction.atomic():
         row = _insert_row(intern, KeptFile(uri, sha256, size, 0), source=Source.OPERATOR)
-        _record_change(row, by, "created")
+        _record(by, "created", row, None, read_fields(row, _FACTS))
     return row
 
 
@@ -225,7 +227,7 @@ def delete_archive(row: WorkspaceArchive, *, by: Actor) -> bool:
         log.warning("The archive %s cannot be removed: %s", row.pk, _error_text(error))
         return False
     with transaction.atomic():
-        _record_change(row, by, "deleted")
+        _record(by, "deleted", row, read_fields(row, _FACTS), None)
         WorkspaceArchive.objects.filter(pk=row.pk).delete()
     return True
 
@@ -296,19 +298,6 @@ def _insert_row(
         boot_id=intern.boot_id if source == Source.STOPPED else None,
         created_at=now,
         expires_at=now + timedelta(days=settings.INTERN_ARCHIVE_DAYS),
-    )
-
-
-def _record_change(row: WorkspaceArchive, by: Actor, action: str) -> None:
-    facts = read_fields(row, _FACTS)
-    record_change(
-        by=by,
-        action=action,
-        object_type="workspace_archive",
-        object_id=row.pk,
-        account_id=row.account_id,
-        before=facts if action == "deleted" else None,
-        after=None if action == "deleted" else facts,
     )
 
 

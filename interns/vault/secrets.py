@@ -4,6 +4,7 @@ audit record, without the value. Values are never read here but to be copied."""
 import re
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any, Final, NamedTuple
 from uuid import UUID
 
@@ -11,12 +12,14 @@ from django.db import IntegrityError, connection, transaction
 from django.db.models import Count, F, FilteredRelation, OuterRef, Q, QuerySet, Subquery
 from django.db.models.functions import Collate
 
-from accounts.services.records import Actor, read_fields, record_change
+from accounts.services.records import Actor, read_fields, record_change, record_row
 from gateway.http.errors import GatewayError, NotFound
 from gateway.http.jsonio import JsonObject
 from gateway.http.paging import Page
 from interns.models import Vault, VaultSecret
 from interns.vault.sealing import open_data_key, open_value, seal_value
+
+_record: Final = partial(record_row, "vault_secret")
 
 NAME_PATTERN: Final = r"^[a-z][a-z0-9]*(?:_[a-z0-9]+)*$"
 NAME_CHARS_MAX: Final = 255
@@ -103,7 +106,7 @@ def put_secret(
         else:
             row.save(force_update=True, update_fields=_WRITTEN)
         action = "created" if before is None else "updated"
-        _record_change(row, by, action, account_id, before, read_fields(row, _FACTS))
+        _record(by, action, row, before, read_fields(row, _FACTS), account_id=account_id)
     return row
 
 
@@ -117,7 +120,7 @@ def rebind_secret(*, row: VaultSecret, hosts: list[str], account_id: UUID, by: A
         before = read_fields(found, _FACTS)
         found.hosts, found.updated_at = hosts, datetime.now(UTC)
         found.save(update_fields=["hosts", "updated_at"])
-        _record_change(found, by, "updated", account_id, before, read_fields(found, _FACTS))
+        _record(by, "updated", found, before, read_fields(found, _FACTS), account_id=account_id)
 
 
 def delete_secret(
@@ -130,7 +133,7 @@ def delete_secret(
             raise NotFound
         before = read_fields(row, _FACTS)
         VaultSecret.objects.filter(pk=row.pk).delete()
-        _record_change(row, by, "deleted", account_id, before, None)
+        _record(by, "deleted", row, before, None, account_id=account_id)
 
 
 def copy_secrets(
@@ -227,25 +230,6 @@ def _count_held(vault: Any) -> Subquery:
 def _check_room(held: int | None, *, more: int) -> None:
     if more and (held or 0) + more > SECRETS_MAX:
         raise VaultFull
-
-
-def _record_change(
-    row: VaultSecret,
-    by: Actor,
-    action: str,
-    account_id: UUID,
-    before: Mapping[str, Any] | None,
-    after: Mapping[str, Any] | None,
-) -> None:
-    record_change(
-        by=by,
-        action=action,
-        object_type="vault_secret",
-        object_id=row.pk,
-        account_id=account_id,
-        before=before,
-        after=after,
-    )
 
 
 def _record_copies(

@@ -5,6 +5,7 @@ Every change leaves an audit record, without the config.
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any, Final, NamedTuple
 from uuid import UUID, uuid4
 
@@ -13,7 +14,7 @@ from django.db import transaction
 from accounts.events.outbox import record_event
 from accounts.models import ApiKey, Workspace
 from accounts.services.keys import NoSuchWorkspace
-from accounts.services.records import Actor, read_fields, record_change
+from accounts.services.records import Actor, read_fields, record_row
 from gateway.http.errors import Conflict, InvalidRequest, NotFound, SchemaInvalid
 from gateway.http.jsonio import JsonObject
 from gateway.http.paging import Page
@@ -31,6 +32,8 @@ from routing.destinations.config import (
 from routing.destinations.models import Destination
 from routing.destinations.senders import SENDERS
 from routing.destinations.senders.interface import Sender
+
+_record: Final = partial(record_row, "destination")
 
 PER_TYPE_MAX: Final = 5
 # What a record tells. `version` is among them because a config changes without being told.
@@ -272,21 +275,3 @@ def _load_many_details(rows: Iterable[Destination]) -> list[DestinationDetails]:
         )
         for row, secrets in opened
     ]
-
-
-def _record(
-    by: Actor,
-    action: str,
-    row: Destination,
-    before: Mapping[str, Any] | None,
-    after: Mapping[str, Any] | None,
-) -> None:
-    record_change(
-        by=by,
-        action=action,
-        object_type="destination",
-        object_id=row.pk,
-        account_id=row.account_id,
-        before=before,
-        after=after,
-    )

@@ -3,6 +3,7 @@
 import uuid
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any, Final
 
 from django.db import IntegrityError, OperationalError, connection, transaction
@@ -10,12 +11,14 @@ from django.db.models import FilteredRelation, OuterRef, Q, Subquery
 
 from accounts.models import User, Workspace
 from accounts.roles import Action, list_account_roles
-from accounts.services.records import Actor, read_fields, record_change
+from accounts.services.records import Actor, read_fields, record_row
 from gateway.http.errors import GatewayError, NotFound, PayloadTooLarge
 from gateway.http.jsonio import JsonObject, dumps
 from routing.presets.models import Preset, PresetVersion
 from routing.presets.read import PresetScope, forget_active_presets
 from routing.presets.schema import PresetContent
+
+_record: Final = partial(record_row, "preset")
 
 # Lists show a hundred versions at once, and none of them may be as large as a whole conversation.
 CONTENT_BYTES_MAX: Final = 1_048_576
@@ -201,21 +204,3 @@ def _next_number(preset: Preset, version: PresetVersion) -> int:
     if numbers is None:
         raise PresetConflict
     return int(numbers[0])
-
-
-def _record(
-    by: Actor,
-    action: str,
-    preset: Preset,
-    before: Mapping[str, Any] | None,
-    after: Mapping[str, Any],
-) -> None:
-    record_change(
-        by=by,
-        action=action,
-        object_type="preset",
-        object_id=preset.pk,
-        account_id=preset.account_id,
-        before=before,
-        after=after,
-    )

@@ -3,6 +3,7 @@
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any, Final, NamedTuple
 from uuid import UUID
 
@@ -20,11 +21,14 @@ from accounts.models import (
     WorkspaceMembership,
 )
 from accounts.services.lost_keys import Place, disable_lost_keys
-from accounts.services.records import Actor, read_fields, record_change
+from accounts.services.records import Actor, read_fields, record_change, record_row
 from gateway.http.errors import Conflict, InvalidRequest, NotFound, SchemaInvalid
 from gateway.http.jsonio import JsonObject
 from gateway.http.paging import Page
 from gateway.http.validation import Issue
+
+_record_group: Final = partial(record_row, "scim_group")
+_record_mapping: Final = partial(record_row, "scim_mapping")
 
 _ADMIN: Final = WorkspaceMembership.Role.ADMIN
 _VIEWER: Final = WorkspaceMembership.Role.VIEWER
@@ -111,7 +115,8 @@ def create_mapping(
         if mapping.role != role:
             raise MappedOtherwise
         if is_new:
-            _record_mapping(mapping, by, "created", before=None)
+            facts = read_fields(mapping, _MAPPING_FACTS)
+            _record_mapping(by, "created", mapping, None, facts, account_id=account_id)
             apply_groups(account_id=account_id, by=by)
     return mapping
 
@@ -125,7 +130,8 @@ def change_mapping(*, account_id: UUID, mapping_id: UUID, role: str, by: Actor) 
             before = read_fields(mapping, _MAPPING_FACTS)
             mapping.role, mapping.updated_at = role, datetime.now(UTC)
             mapping.save(update_fields=["role", "updated_at"])
-            _record_mapping(mapping, by, "updated", before=before)
+            after = read_fields(mapping, _MAPPING_FACTS)
+            _record_mapping(by, "updated", mapping, before, after, account_id=account_id)
             apply_groups(account_id=account_id, by=by)
     return mapping
 
@@ -149,7 +155,8 @@ def delete_mapping(*, account_id: UUID, mapping_id: UUID, keep_members: bool, by
             )
         before = read_fields(mapping, _MAPPING_FACTS)
         ScimGroupMapping.objects.filter(pk=mapping.pk).delete()
-        _record_mapping(mapping, by, "deleted", before=before | {"keep_members": keep_members})
+        facts = before | {"keep_members": keep_members}
+        _record_mapping(by, "deleted", mapping, facts, None, account_id=account_id)
         apply_groups(account_id=account_id, by=by)
 
 
@@ -231,7 +238,7 @@ def fill_groups(
             if before != after:
                 group.members.set(wanted)
                 ScimGroup.objects.filter(pk=group.pk).update(updated_at=now)
-                record_group(group, by, "filled", {"members": before}, {"members": after})
+                _record_group(by, "filled", group, {"members": before}, {"members": after})
         apply_groups(account_id=account.pk, by=by)
     return len(groups), len(deleted)
 
@@ -268,7 +275,7 @@ def save_group(*, group: ScimGroup, members: Sequence[ScimUser] | None, by: Acto
     if members is not None:
         group.members.set(members)
         apply_groups(account_id=group.account_id, by=by)
-    record_group(group, by, "created" if is_new else "updated", before, _read_group(group))
+    _record_group(by, "created" if is_new else "updated", group, before, _read_group(group))
     return find_group(group.account_id, group.pk)
 
 
@@ -276,25 +283,6 @@ def _read_group(group: ScimGroup) -> JsonObject:
     names = group.members.order_by("user_name").values_list("user_name", flat=True)
     facts = {"display_name": group.display_name, "external_id": group.external_id}
     return facts | {"members": list(names)}
-
-
-def record_group(
-    group: ScimGroup,
-    by: Actor,
-    action: str,
-    before: Mapping[str, Any] | None,
-    after: Mapping[str, Any] | None,
-) -> None:
-    """Tell of a change to a group, in its transaction."""
-    record_change(
-        by=by,
-        action=action,
-        object_type="scim_group",
-        object_id=group.pk,
-        account_id=group.account_id,
-        before=before,
-        after=after,
-    )
 
 
 def _find_people(account: Account, groups: Mapping[str, Sequence[str]]) -> dict[str, ScimUser]:
@@ -324,7 +312,7 @@ def _find_people(account: Account, groups: Mapping[str, Sequence[str]]) -> dict[
 
 def _delete_group(group: ScimGroup, by: Actor, now: datetime) -> ScimGroup:
     ScimGroup.objects.filter(pk=group.pk).update(deleted_at=now, updated_at=now)
-    record_group(group, by, "deleted", {"display_name": group.display_name}, None)
+    _record_group(by, "deleted", group, {"display_name": group.display_name}, None)
     return group
 
 
@@ -373,17 +361,3 @@ def _record_moves(
             before=None,
             after=after,
         )
-
-
-def _record_mapping(
-    mapping: ScimGroupMapping, by: Actor, action: str, *, before: Mapping[str, Any] | None
-) -> None:
-    record_change(
-        by=by,
-        action=action,
-        object_type="scim_mapping",
-        object_id=mapping.pk,
-        account_id=mapping.group.account_id,
-        before=before,
-        after=None if action == "deleted" else read_fields(mapping, _MAPPING_FACTS),
-    )

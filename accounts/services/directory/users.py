@@ -4,6 +4,7 @@ working keys, and stays in the books."""
 import secrets
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any, Final
 from uuid import UUID
 
@@ -21,9 +22,11 @@ from accounts.models import (
 )
 from accounts.services.directory.groups import apply_groups, lock_account
 from accounts.services.keys import set_disabled
-from accounts.services.records import Actor, read_fields, record_change
+from accounts.services.records import Actor, read_fields, record_row
 from accounts.services.spend_scopes import end_member_budgets
 from gateway.http.errors import Conflict, NotFound
+
+_record: Final = partial(record_row, "scim_user")
 
 _FACTS: Final = ("user_name", "external_id", "active", "attributes")
 _NAME_CHARS_MAX: Final = 150
@@ -86,7 +89,7 @@ def create_user(
         if former is not None and row.has_own_user:
             User.objects.filter(pk=row.user_id).update(**_read_person(fields))
         _follow_activity(row, by, may_switch_on=former is None or former.switched_off)
-        _record(row, by, "created", None)
+        _record(by, "created", row, None, read_fields(row, _FACTS))
     return row
 
 
@@ -106,7 +109,7 @@ def change_user(*, row: ScimUser, fields: Mapping[str, Any], by: Actor) -> ScimU
     if row.active != was_active:
         _follow_activity(row, by)
         apply_groups(account_id=row.account_id, by=by)
-    _record(row, by, "updated", before)
+    _record(by, "updated", row, before, read_fields(row, _FACTS))
     return row
 
 
@@ -140,15 +143,7 @@ def delete_user(*, row: ScimUser, by: Actor) -> None:
             "deleted_at": now,
         },
     )
-    record_change(
-        by=by,
-        action="deleted",
-        object_type="scim_user",
-        object_id=row.pk,
-        account_id=account_id,
-        before=before,
-        after=None,
-    )
+    _record(by, "deleted", row, before, None)
     row.delete()
     apply_groups(account_id=account_id, by=by)
 
@@ -229,15 +224,3 @@ def _refuse_name_in_use(account_id: UUID, name: str, own: UUID | None) -> None:
     taken = ScimUser.objects.filter(account_id=account_id, user_name__iexact=name)
     if taken.exclude(pk__in=[own] if own else []).exists():
         raise NameTaken
-
-
-def _record(row: ScimUser, by: Actor, action: str, before: Mapping[str, Any] | None) -> None:
-    record_change(
-        by=by,
-        action=action,
-        object_type="scim_user",
-        object_id=row.pk,
-        account_id=row.account_id,
-        before=before,
-        after=read_fields(row, _FACTS),
-    )
