@@ -6,7 +6,7 @@ from django import forms
 from django.core.validators import RegexValidator
 
 from accounts.admin.fields import ModelField
-from console.queries.keys import choose_workspace, list_workspaces_for_keys
+from console.forms.workspace import fill_workspaces
 from console.scope import Scope
 from interns.creation import NewIntern
 from interns.models.intern import (
@@ -66,12 +66,7 @@ class NewInternForm(InternForm):
 
     def __init__(self, scope: Scope, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
-        rows = list_workspaces_for_keys(scope)
-        self.workspaces = {str(each.pk): each for each in rows}
-        choices = [(pk, workspace.name) for pk, workspace in self.workspaces.items()]
-        self.fields["workspace"].choices = choices  # type: ignore[attr-defined]  # It is a choice.
-        chosen = choose_workspace(scope, rows)
-        self.fields["workspace"].initial = chosen and str(chosen.pk)
+        self.workspaces = fill_workspaces(self.fields["workspace"], scope)
 
     def clean(self) -> dict[str, Any]:
         """One that knows no model to ask boots, and answers nothing."""

@@ -29,6 +29,7 @@ from console.forms.rate_limits import (
     find_whole_limit,
     list_scoped_limits,
 )
+from console.queries.keys import choose_workspace, list_workspaces_for_keys
 from console.scope import Scope
 from gateway.end_users import hash_user
 from gateway.http.jsonio import JsonObject, format_usd
@@ -52,6 +53,17 @@ def _build_amount(label: str, **options: Any) -> UsdField:
 
 def _build_switch(label: str, help_text: str) -> forms.BooleanField:
     return forms.BooleanField(required=False, label=label, help_text=help_text)
+
+
+def fill_workspaces(field: forms.Field, scope: Scope) -> dict[str, Workspace]:
+    """Let somebody choose where something of theirs is made; the workspaces by their ids."""
+    rows = list_workspaces_for_keys(scope)
+    workspaces = {str(each.pk): each for each in rows}
+    choices = [(pk, workspace.name) for pk, workspace in workspaces.items()]
+    field.choices = choices  # type: ignore[attr-defined]  # It is a choice.
+    chosen = choose_workspace(scope, rows)
+    field.initial = chosen and str(chosen.pk)
+    return workspaces
 
 
 class BudgetForm(forms.Form):

@@ -22,18 +22,16 @@ from console.forms.rate_limits import (
     list_scoped_limits,
     read_scoped_change,
 )
-from console.forms.workspace import RESETS, describe_member_limits
+from console.forms.workspace import RESETS, describe_member_limits, fill_workspaces
 from console.listing import Filter, Listing
 from console.page import PageContext, page, render_page
 from console.queries.budgets import read_key_limit
 from console.queries.keys import (
     NEWEST_FIRST,
     KeyRow,
-    choose_workspace,
     find_key,
     is_member,
     list_keys,
-    list_workspaces_for_keys,
     may_change_limits,
     may_rotate,
     may_switch,
@@ -133,12 +131,7 @@ class NewKeyForm(LimitForm):
 
     def __init__(self, scope: Scope, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
-        rows = list_workspaces_for_keys(scope)
-        self.workspaces = {str(each.pk): each for each in rows}
-        choices = [(pk, workspace.name) for pk, workspace in self.workspaces.items()]
-        self.fields["workspace"].choices = choices  # type: ignore[attr-defined]  # It is a choice.
-        chosen = choose_workspace(scope, rows)
-        self.fields["workspace"].initial = chosen and str(chosen.pk)
+        self.workspaces = fill_workspaces(self.fields["workspace"], scope)
         self._scope = scope
         self.creator: User | None = None
         # What the person's keys have there at most, by the workspace's name.

@@ -3,7 +3,7 @@ is kept alive meanwhile."""
 
 from collections.abc import Callable, Generator
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from gateway.database.db import under_gevent
 from gateway.live_settings import settings
@@ -43,12 +43,7 @@ class WaitingStream:
             return work()
         pending = PendingReply(work)
         try:
-            while not pending.wait(
-                None if self._gone else max(0.0, self._keep_alive_at() - process.now())
-            ):
-                if not self._gone:
-                    yield relay.writer.keep_alive
-                    self._wrote_at = process.now()
+            yield from self._keep_alive(relay, pending)
         except GeneratorExit:
             self._on_hang_up()
             if self._stopping:
@@ -69,12 +64,7 @@ class WaitingStream:
             return work()
         pending = PendingWork(work)
         try:
-            while not pending.wait(
-                None if self._gone else max(0.0, self._keep_alive_at() - process.now())
-            ):
-                if not self._gone:
-                    yield relay.writer.keep_alive
-                    self._wrote_at = process.now()
+            yield from self._keep_alive(relay, pending)
         except BaseException as error:
             try:
                 if isinstance(error, GeneratorExit):
@@ -86,6 +76,15 @@ class WaitingStream:
                 pending.stop()
             raise
         return pending.result()
+
+    def _keep_alive(self, relay: Relay, pending: PendingWork[Any]) -> Work[None]:
+        """Comments for a caller who is there, until the work has ended."""
+        while not pending.wait(
+            None if self._gone else max(0.0, self._keep_alive_at() - process.now())
+        ):
+            if not self._gone:
+                yield relay.writer.keep_alive
+                self._wrote_at = process.now()
 
     def _feed_guarded(
         self, attempt: Attempt, relay: Relay, reply: Reply, piece: bytes
