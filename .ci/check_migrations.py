@@ -28,7 +28,7 @@ def find_all() -> list[str]:
     django.setup()
     from django.db.migrations.loader import MigrationLoader
 
-    from gateway.database.migration_hazards import PERMISSION, find_hazards
+    from gateway.management.commands.downgrade_check import PERMISSION, find_hazards
 
     loader = MigrationLoader(None)
     found = []

@@ -24,7 +24,6 @@ from interns.creation import delete_expired_creations
 from interns.job_queue import CONTROL_QUEUE, parse_lease
 from interns.jobs import archiving, moving, prober, reaper, teardown
 from interns.jobs import provision as provisioning
-from interns.jobs import suspend as suspending
 from interns.jobs.heartbeat import Heartbeat
 from interns.jobs.reconcile import reconcile
 from interns.runtime.driver import current_driver
@@ -61,7 +60,7 @@ def tear_down(task: Any, intern_id: str, lease_id: str, operation_id: str, kind:
 def suspend(task: Any, intern_id: str, lease_id: str, operation_id: str, kind: str) -> bool:
     lease = parse_lease(intern_id, lease_id, operation_id, kind)
     with trace_job(lease, task.request.headers):
-        was_done = suspending.suspend(lease, current_driver(), by=_name_worker())
+        was_done = teardown.suspend(lease, current_driver(), by=_name_worker())
     if was_done:
         _publish_archiving()
     return was_done

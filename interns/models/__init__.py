@@ -1,6 +1,5 @@
 """Interns and what belongs to them: history, creations, archives, chat, vaults, machines."""
 
-from interns.models.archive import WorkspaceArchive
 from interns.models.chat import ChatInteraction, ChatRun, ChatSession
 from interns.models.intern import (
     Intern,
@@ -10,7 +9,7 @@ from interns.models.intern import (
     LeaseKind,
     Status,
 )
-from interns.models.vault import Vault, VaultSecret
+from interns.models.storage import Vault, VaultSecret, WorkspaceArchive
 
 __all__ = [
     "ChatInteraction",

@@ -74,7 +74,7 @@ def test_only_what_is_inside_a_sandbox_hands_texts_to_a_shell() -> None:
     }
     assert found == {
         "gateway/run/commands.py",
-        "interns/agent/shell.py",
+        "interns/agent/tools.py",
         "routing/tools/sandbox/program.py",
     }
 

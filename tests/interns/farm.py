@@ -16,7 +16,7 @@ from accounts.models import Account, Membership, User, Workspace
 from accounts.services.keys import create_key
 from accounts.services.organization import admit_member, open_account
 from gateway.http.jsonio import dumps
-from interns.jobs import provision, reaper, suspend, teardown
+from interns.jobs import provision, reaper, teardown
 from interns.leases import InternLease
 from interns.models import Intern, InternTransition, LeaseKind
 from interns.runtime.driver import current_driver
@@ -24,7 +24,7 @@ from tests.support.scripted_driver import Script
 
 JOBS = {
     LeaseKind.PROVISION: provision.provision,
-    LeaseKind.SUSPEND: suspend.suspend,
+    LeaseKind.SUSPEND: teardown.suspend,
     LeaseKind.DELETE: teardown.tear_down,
 }
 _numbers = itertools.count(1)

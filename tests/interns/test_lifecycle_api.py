@@ -9,7 +9,7 @@ import pytest
 from accounts.models import ApiKey
 from interns import job_queue, operations
 from interns.errors import UpstreamUnavailable
-from interns.jobs import suspend as suspending
+from interns.jobs import teardown
 from interns.models import Intern, InternCreation, InternTransition, Vault, WorkspaceArchive
 from tests.interns.farm import Farm, carry_out
 
@@ -174,7 +174,7 @@ def test_a_suspension_that_takes_too_long_goes_on(farm: Farm, settings: Any) -> 
 
 
 def test_a_runtime_that_does_not_stop_runs_on(farm: Farm, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(suspending, "_PAUSE_S", 0)
+    monkeypatch.setattr(teardown, "_PAUSE_S", 0)
     made = farm.running()
     path = f"/interns/{made['id']}/suspend"
     stuck = {"error": "stuck", "code": "runtime_teardown_failed"}

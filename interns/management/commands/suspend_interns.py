@@ -13,7 +13,7 @@ from gateway.commands import JsonCommand, Misused
 from gateway.http.jsonio import JsonObject
 from interns import leases, operations
 from interns.errors import InternError
-from interns.jobs.suspend import suspend
+from interns.jobs.teardown import suspend
 from interns.machine import find_refusal
 from interns.management.lookup import find_intern, require_worker
 from interns.models import Intern, LeaseKind, Status

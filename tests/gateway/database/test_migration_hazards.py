@@ -12,7 +12,7 @@ from django.db import migrations, models
 from django.db.migrations.state import ProjectState
 
 from gateway.commands import Misused
-from gateway.database.migration_hazards import PERMISSION, find_hazards, find_losses
+from gateway.management.commands.downgrade_check import PERMISSION, find_hazards, find_losses
 from tests.support.manage import PROJECT
 
 MODEL = migrations.CreateModel(

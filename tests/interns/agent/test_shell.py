@@ -4,7 +4,7 @@ import asyncio
 import time
 from pathlib import Path
 
-from interns.agent.shell import CommandResult, run_command
+from interns.agent.tools import CommandResult, run_command
 from interns.agent.workspace import AgentDisk
 from tests.interns.runtime.bench import until
 from tests.support.processes import is_alive
