@@ -173,13 +173,12 @@ class DestinationsViewSet(ManagedViewSet):
     def list(self, request: HttpRequest) -> HttpResponseBase:
         caller = self.manager(request)
         page, workspace_id = parse_page(request.GET), read_workspace_id(request.GET)
-        rows, total = run_queries(
-            Lane.READ,
+        return self.answer_page(
             lambda: services.list_destinations(
                 account_id=caller.account_id, workspace_id=workspace_id, page=page
             ),
+            serialize_destination,
         )
-        return json_response({"data": list(map(serialize_destination, rows)), "total_count": total})
 
     @_operation(
         "createDestination",
