@@ -127,7 +127,9 @@ def show_guardrail(request: HttpRequest, page: PageContext, guardrail_id: UUID) 
         try:
             changes = read_guardrail_changes(form.build_body())
             if "try" in request.POST:
-                tried = _change_copy(row.guardrail, changes)
+                tried = copy(row.guardrail)
+                for name, value in changes.items():
+                    setattr(tried, name, value)
                 return _render(request, page, row, scope, form=form, **_replay(tried, scope, page))
             change_guardrail(
                 account_id=scope.account.pk,
@@ -197,13 +199,6 @@ def _replay(
         "refusals": list_refusals(moves) if moves else [],
         "refused_count": moves.refused.total() if moves else 0,
     }
-
-
-def _change_copy(guardrail: Guardrail, changes: Mapping[str, Any]) -> Guardrail:
-    tried = copy(guardrail)
-    for name, value in changes.items():
-        setattr(tried, name, value)
-    return tried
 
 
 @require_POST

@@ -67,7 +67,10 @@ def show_interns(request: HttpRequest, page: PageContext) -> HttpResponse:
         "is_on": page.scope.account.interns_enabled,
     }
     if request.GET.get("as") == "list":
-        listing = _list_interns(request, page)
+        filters = [Filter("text", "Name"), Filter("status", "Status", choices=Status.choices)]
+        listing = Listing[InternCard](request, COLUMNS, "Interns", filters=filters, order="-made")
+        rows = select_interns(page.scope, listing.wanted["text"], listing.wanted["status"])
+        listing.load_query(rows, _FIELDS, partial(build_cards, now=page.now))
         if listing.is_csv:
             return listing.respond()
         context |= {"list": listing, "is_empty": listing.is_empty}
@@ -81,14 +84,6 @@ def show_interns(request: HttpRequest, page: PageContext) -> HttpResponse:
     is_part = request.GET.get("part") == "board"
     template = "console/parts/intern_board.html" if is_part else "console/interns.html"
     return render_page(request, page, template, context)
-
-
-def _list_interns(request: HttpRequest, page: PageContext) -> Listing[InternCard]:
-    filters = [Filter("text", "Name"), Filter("status", "Status", choices=Status.choices)]
-    listing = Listing[InternCard](request, COLUMNS, "Interns", filters=filters, order="-made")
-    rows = select_interns(page.scope, listing.wanted["text"], listing.wanted["status"])
-    listing.load_query(rows, _FIELDS, partial(build_cards, now=page.now))
-    return listing
 
 
 @page

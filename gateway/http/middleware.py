@@ -184,16 +184,13 @@ class StaticFiles:
             return response
         patch_vary_headers(response, ("Accept-Encoding",))
         if request.method == "GET" and "gzip" in request.headers.get("Accept-Encoding", ""):
-            return self._compress(request.path_info, response)
+            version = response.headers["Last-Modified"]
+            known = self._compressed.get(request.path_info)
+            if known is None or known[0] != version:
+                compressed = gzip.compress(response.getvalue(), mtime=0)
+                known = self._compressed[request.path_info] = version, compressed
+            headers = {**response.headers, "Content-Encoding": "gzip"}
+            headers["Content-Length"] = str(len(known[1]))
+            response.close()
+            return HttpResponse(known[1], headers=headers)
         return response
-
-    def _compress(self, path: str, response: StreamingHttpResponse) -> HttpResponse:
-        version = response.headers["Last-Modified"]
-        known = self._compressed.get(path)
-        if known is None or known[0] != version:
-            compressed = gzip.compress(response.getvalue(), mtime=0)
-            known = self._compressed[path] = version, compressed
-        headers = {**response.headers, "Content-Encoding": "gzip"}
-        headers["Content-Length"] = str(len(known[1]))
-        response.close()
-        return HttpResponse(known[1], headers=headers)

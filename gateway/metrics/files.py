@@ -165,22 +165,18 @@ def _bury(path: Path, kind: str) -> None:
     if not kind.startswith("gauge_live"):
         # A process that was killed while it made the file has left something unreadable.
         with suppress(RuntimeError, ValueError, IndexError, UnicodeDecodeError):
-            _add_to_dead(path, kind)
+            numbers = list(MmapedDict.read_all_values_from_file(str(path)))  # type: ignore[no-untyped-call]  # As above.
+            dead = AllocatedDict(str(folder() / f"{kind}_{_DEAD}.db"))
+            try:
+                for key, value, at, _ in numbers:
+                    old, old_at = dead.read_value(key)  # type: ignore[no-untyped-call]  # As above.
+                    if not kind.startswith("gauge_"):
+                        dead.write_value(key, old + value, 0.0)  # type: ignore[no-untyped-call]  # As above.
+                    elif at >= old_at:
+                        dead.write_value(key, value, at)  # type: ignore[no-untyped-call]  # As above.
+            finally:
+                dead.close()  # type: ignore[no-untyped-call]  # As above.
     path.unlink(missing_ok=True)
-
-
-def _add_to_dead(path: Path, kind: str) -> None:
-    numbers = list(MmapedDict.read_all_values_from_file(str(path)))  # type: ignore[no-untyped-call]  # As above.
-    dead = AllocatedDict(str(folder() / f"{kind}_{_DEAD}.db"))
-    try:
-        for key, value, at, _ in numbers:
-            old, old_at = dead.read_value(key)  # type: ignore[no-untyped-call]  # As above.
-            if not kind.startswith("gauge_"):
-                dead.write_value(key, old + value, 0.0)  # type: ignore[no-untyped-call]  # As above.
-            elif at >= old_at:
-                dead.write_value(key, value, at)  # type: ignore[no-untyped-call]  # As above.
-    finally:
-        dead.close()  # type: ignore[no-untyped-call]  # As above.
 
 
 class LabelValues:

@@ -237,7 +237,20 @@ class InternAdmin(PageAdmin):
     def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
         try:
             if changes := form.changes():
-                _save(obj.pk, changes, request)
+                with transaction.atomic():
+                    before = read_fields(Intern.objects.get(pk=obj.pk), _FACTS)
+                    intern = update_intern(obj.pk, changes)
+                    if {"budget_nano", "budget_reset"} & changes.keys():
+                        change_budget(intern)
+                    record_change(
+                        by=operator_actor(request.user),
+                        action="updated",
+                        object_type="intern",
+                        object_id=obj.pk,
+                        account_id=intern.workspace.account_id,
+                        before=before,
+                        after=read_fields(intern, _FACTS),
+                    )
         except InternError as error:
             messages.error(request, f"{obj}: {error.text}")
 
@@ -292,23 +305,6 @@ class InternAdmin(PageAdmin):
             else:
                 self.log_change(request, intern, done_text)
                 messages.success(request, f"{intern} {done_text}.")
-
-
-def _save(intern_id: UUID, changes: JsonObject, request: HttpRequest) -> None:
-    with transaction.atomic():
-        before = read_fields(Intern.objects.get(pk=intern_id), _FACTS)
-        intern = update_intern(intern_id, changes)
-        if {"budget_nano", "budget_reset"} & changes.keys():
-            change_budget(intern)
-        record_change(
-            by=operator_actor(request.user),
-            action="updated",
-            object_type="intern",
-            object_id=intern_id,
-            account_id=intern.workspace.account_id,
-            before=before,
-            after=read_fields(intern, _FACTS),
-        )
 
 
 def _render_table(rows: Any) -> SafeString:

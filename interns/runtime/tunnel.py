@@ -103,7 +103,7 @@ def read_header(header: str, now_s: float) -> Stated | None:
 
 def find_secret(request: SignedRequest, stated: Stated) -> str | None:
     """The secret, ours or a former one, of which the header is a signature of this request."""
-    for secret in _list_secrets():
+    for secret in [settings.SECRET_KEY, *settings.SECRET_KEY_FALLBACKS]:
         if hmac.compare_digest(stated.signature, request.digest(stated.text, secret)):
             return secret
     return None
@@ -118,10 +118,6 @@ def is_proof(proof: str, header: str) -> bool:
     """Whether an answer's proof is of who has the secret by which we signed that header."""
     wanted = sign_answer(header, settings.SECRET_KEY)
     return hmac.compare_digest(proof.encode(), wanted.encode())
-
-
-def _list_secrets() -> list[str]:
-    return [settings.SECRET_KEY, *settings.SECRET_KEY_FALLBACKS]
 
 
 def _digest(kind: str, text: str, secret: str) -> str:

@@ -12,7 +12,7 @@ from django.db import IntegrityError, connection, transaction
 from django.db.models import Count, F, FilteredRelation, OuterRef, Q, QuerySet, Subquery
 from django.db.models.functions import Collate
 
-from accounts.services.records import Actor, read_fields, record_change, record_row
+from accounts.services.records import Actor, read_fields, record_row
 from gateway.http.errors import GatewayError, NotFound
 from gateway.http.jsonio import JsonObject
 from gateway.http.paging import Page
@@ -167,7 +167,9 @@ def copy_secrets(
                 unique_fields=["vault", "name"],
                 update_fields=_WRITTEN,
             )
-            _record_copies(vault, copies, by, account_id)
+            copied = {row.name: read_fields(row, ("hosts", "fingerprint")) for row in copies}
+            facts = {"secrets": copied}
+            record_row("vault", by, "copied", vault, None, facts, account_id=account_id)
     except IntegrityError as error:
         # The vault was removed meanwhile.
         raise NotFound from error
@@ -230,18 +232,3 @@ def _count_held(vault: Any) -> Subquery:
 def _check_room(held: int | None, *, more: int) -> None:
     if more and (held or 0) + more > SECRETS_MAX:
         raise VaultFull
-
-
-def _record_copies(
-    vault: Vault, copies: Sequence[VaultSecret], by: Actor, account_id: UUID
-) -> None:
-    copied = {row.name: read_fields(row, ("hosts", "fingerprint")) for row in copies}
-    record_change(
-        by=by,
-        action="copied",
-        object_type="vault",
-        object_id=vault.pk,
-        account_id=account_id,
-        before=None,
-        after={"secrets": copied},
-    )

@@ -60,7 +60,14 @@ class GuardedWriter:
         if self._guard.withheld:
             return b""
         if self._guard.watches:
-            self._watch(delta)
+            for name in TEXT_FIELDS:
+                text = delta.get(name)
+                if isinstance(text, str) and text:
+                    self._note((name,), text)
+            for call in delta.get("tool_calls") or ():
+                function = call.get("function") or {}
+                if isinstance(function.get("arguments"), str):
+                    self._note(("arguments", call.get("index"), ""), function["arguments"])
         if not self._guard.acts:
             return self._write(delta, logprobs)
         released = self._hold_texts(delta)
@@ -141,16 +148,6 @@ class GuardedWriter:
         # Quotes, and what is the provider's own, come whole.
         released |= others if others.keys() <= _NO_TEXT else self._guard.guard_message(others)
         return {} if self._guard.withheld else released
-
-    def _watch(self, delta: JsonObject) -> None:
-        for name in TEXT_FIELDS:
-            text = delta.get(name)
-            if isinstance(text, str) and text:
-                self._note((name,), text)
-        for call in delta.get("tool_calls") or ():
-            function = call.get("function") or {}
-            if isinstance(function.get("arguments"), str):
-                self._note(("arguments", call.get("index"), ""), function["arguments"])
 
     def _note(self, place: _Place, text: str) -> None:
         if self._watched_chars_left > 0:

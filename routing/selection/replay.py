@@ -90,6 +90,7 @@ def read_replay(trace: object) -> Replay:
     try:
         facts = trace["ask"]
         sets = {name: frozenset(facts.get(name, ())) for name in ("kinds", *WORD_SETS)}
+        stay = trace.get("stay")
         return Replay(
             models=tuple(trace["models"]),
             requirements=Requirements(**{**facts, **sets}),
@@ -98,7 +99,7 @@ def read_replay(trace: object) -> Replay:
             ),
             rows={(row.model, row.tag): row for row in read_rows(trace)},
             by_session=trace.get("by_session", False),
-            cache=_read_cache(trace.get("stay")),
+            cache=None if stay is None else WarmCache(*[stay[name] for name in WarmCache._fields]),
         )
     except UNREADABLE:
         raise NotReplayable("a trace that cannot be read") from None
@@ -191,10 +192,6 @@ def read_state(replay: Replay, models: Iterable[ModelEntry]) -> EndpointState:
 def endpoint_name(endpoint: EndpointEntry) -> tuple[str, str]:
     """Model id and tag, which identify an endpoint across catalogue versions."""
     return endpoint.model_id, endpoint.tag
-
-
-def _read_cache(stay: Mapping[str, Any] | None) -> WarmCache | None:
-    return None if stay is None else WarmCache(*[stay[name] for name in WarmCache._fields])
 
 
 def _field_reader(default: object, name: str) -> Any:

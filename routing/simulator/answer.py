@@ -261,9 +261,6 @@ class _ExampleBuilder:
             kind = kind[0] if kind else None
         if not isinstance(kind, str):
             kind = "object" if "properties" in schema or "required" in schema else "string"
-        return self._build_kind(kind, schema, depth)
-
-    def _build_kind(self, kind: str, schema: JsonObject, depth: int) -> Any:
         if kind == "object":
             properties = schema.get("properties") or {}
             names = list(schema.get("required") or [])

@@ -17,7 +17,6 @@ from accounts.services.repeatable import Claim, RequestIdentity, StoredAnswer
 from accounts.views.once import begin, finish, forget, key_of, repeat_answer
 from gateway.database.db import DATABASE_GONE, Lane, run_queries
 from gateway.http.body import read_object
-from gateway.http.jsonio import JsonObject
 from gateway.http.request_id import get_identity
 from gateway.http.responses import EventStream
 from routing.entities.ids import generation_id
@@ -41,7 +40,21 @@ def answer_once(view: "InferenceViewSet", request: HttpRequest, caller: Caller) 
     prefix = view.caller_format.id_prefix
     begun = begin(RequestIdentity(caller, path, key, digest.hexdigest(), generation_id(prefix)))
     if isinstance(begun, StoredAnswer):
-        publisher.publish(_report_repeat(view, caller, body, begun))
+        publisher.publish(
+            RequestReport(
+                ended_at=datetime.now(UTC),
+                started=view.started,
+                ended=now(),
+                identity=get_identity(),
+                caller=caller,
+                format=view.caller_format.name,
+                requested_model=read_requested_model(body),
+                streamed=False,
+                status=begun.status,
+                generation_id=begun.generation_id,
+                is_repeat=True,
+            )
+        )
         return repeat_answer(begun)
     try:
         answer = view.execute(request, caller, body, generation_id=begun.generation_id)
@@ -61,24 +74,6 @@ def answer_once(view: "InferenceViewSet", request: HttpRequest, caller: Caller) 
         content = None if progress.context.choice.retains_nothing else whole.content
         finish(begun, status=whole.status_code, body=content)
     return answer
-
-
-def _report_repeat(
-    view: "InferenceViewSet", caller: Caller, body: JsonObject, stored: StoredAnswer
-) -> RequestReport:
-    return RequestReport(
-        ended_at=datetime.now(UTC),
-        started=view.started,
-        ended=now(),
-        identity=get_identity(),
-        caller=caller,
-        format=view.caller_format.name,
-        requested_model=read_requested_model(body),
-        streamed=False,
-        status=stored.status,
-        generation_id=stored.generation_id,
-        is_repeat=True,
-    )
 
 
 def _end_stream(claim: Claim, progress: RequestProgress) -> None:

@@ -43,7 +43,17 @@ class Command(JsonCommand):
             account=account, username=f"{account.name}-admin", role=Membership.Role.ADMIN
         )
         if options["credits"]:
-            self._add_credits(account, options["credits"])
+            try:
+                add_credits(
+                    account=account,
+                    amount_nano=options["credits"],
+                    source="seed",
+                    source_ref=str(account.pk),
+                )
+            except MovementConflict:
+                raise Refused(
+                    "The account was seeded with other credits; credits_add adds more of them"
+                ) from None
         found = ApiKey.objects.filter(account=account, deleted_at__isnull=True)
         key = found.filter(workspace=workspace, name=options["name"]).first()
         manager = found.filter(workspace=None, name=MANAGEMENT_KEY_NAME).first()
@@ -64,16 +74,6 @@ class Command(JsonCommand):
             "total_credits": usd(account.total_credits_nano),
         }
         return result, 0
-
-    def _add_credits(self, account: Account, amount_nano: int) -> None:
-        try:
-            add_credits(
-                account=account, amount_nano=amount_nano, source="seed", source_ref=str(account.pk)
-            )
-        except MovementConflict:
-            raise Refused(
-                "The account was seeded with other credits; credits_add adds more of them"
-            ) from None
 
 
 def _key(

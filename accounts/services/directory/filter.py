@@ -105,10 +105,9 @@ class _Parser:
         self.tokens, self.place = tokens, 0
 
     def read_or(self, depth: int) -> Node:
-        return self._read_parts("or", lambda: self._read_and(depth))
-
-    def _read_and(self, depth: int) -> Node:
-        return self._read_parts("and", lambda: self._read_one(depth))
+        return self._read_parts(
+            "or", lambda: self._read_parts("and", lambda: self._read_one(depth))
+        )
 
     def _read_parts(self, word: Literal["and", "or"], read: Callable[[], Node]) -> Node:
         parts = [read()]

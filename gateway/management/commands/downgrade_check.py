@@ -5,6 +5,7 @@ any more in a later version (contract). What is found here is a reason to think,
 migration that is sound all the same says why, in a comment that `PERMISSION` matches.
 """
 
+import inspect
 import re
 import zipfile
 from collections.abc import Iterable, Iterator
@@ -58,7 +59,9 @@ class Command(JsonCommand):
         steps: list[JsonObject] = []
         for (app, name), migration in sorted(newer, reverse=True):
             hazards = find_hazards(migration, loader.project_state((app, name), at_end=False))
-            is_permitted = PERMISSION.search(_read_source(migration))
+            is_permitted = PERMISSION.search(
+                inspect.getsource(inspect.getmodule(type(migration)) or type(migration))
+            )
             steps.append(
                 {
                     "migration": f"{app}.{name}",
@@ -103,12 +106,6 @@ def _list_migrations(former: Path) -> set[tuple[str, str]]:
     if not found:
         raise Misused(f"{former} has no migrations: is it a version of the gateway?")
     return {(str(app), str(name)) for app, name in found}
-
-
-def _read_source(migration: object) -> str:
-    import inspect
-
-    return inspect.getsource(inspect.getmodule(type(migration)) or type(migration))
 
 
 def find_hazards(migration: Migration, before: ProjectState) -> list[str]:

@@ -1,6 +1,5 @@
 """suspend_interns: stop runtimes, keep disks."""
 
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -38,7 +37,9 @@ class Command(JsonCommand):
     def run(self, **options: Any) -> tuple[JsonObject, int]:
         if bool(options["interns"]) == bool(options["all"]):
             raise Misused("Name interns, or say --all")
-        interns = list(_choose_interns(options["interns"], here=bool(options["here"])))
+        running = Intern.objects.select_related("workspace").filter(status=Status.RUNNING)
+        rows = running.filter(host=settings.INTERN_HOST) if options["here"] else running
+        interns = list(map(find_intern, options["interns"])) or list(rows)
         if interns and not options["here"]:
             require_worker()
         with ThreadPoolExecutor(_AT_ONCE) as pool:
@@ -49,14 +50,6 @@ class Command(JsonCommand):
         }
         done = [str(intern.pk) for intern in interns if str(intern.pk) not in failures]
         return {"suspended": done, "failed": failures}, int(bool(failures))
-
-
-def _choose_interns(names: list[str], *, here: bool) -> Iterator[Intern]:
-    if names:
-        yield from map(find_intern, names)
-    else:
-        rows = Intern.objects.select_related("workspace").filter(status=Status.RUNNING)
-        yield from rows.filter(host=settings.INTERN_HOST) if here else rows
 
 
 def _close_connection_after(work: Any) -> Any:

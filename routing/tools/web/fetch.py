@@ -246,22 +246,21 @@ class WebFetch:
     def run(self, arguments: JsonObject, context: ToolContext) -> Result:
         url = arguments.get("url")
         try:
-            document = self._fetch_document(url, context)
+            if not isinstance(url, str) or not url.strip():
+                raise WebFailed("invalid_tool_input", "url must be a text")
+            if len(url) > URL_CHARS_MAX:
+                raise WebFailed("url_too_long", f"url is longer than {URL_CHARS_MAX} characters")
+            if not self._uses.take():
+                raise WebFailed(
+                    "max_uses_exceeded", "No more pages may be fetched for this request"
+                )
+            left_s = context.deadline - time.monotonic()
+            timeout_s = min(left_s, float(settings.ROUTER_TOOL_TIMEOUT))
+            document = fetch_document(url.strip(), self._domains, timeout_s=timeout_s)
         except WebFailed as error:
             item = _item(url if isinstance(url, str) else None, status=error.status)
             return build_web_failure(error, _BLOCK, item | {"error": str(error)})
         return _build_result(document, self._chars_max, context.now())
-
-    def _fetch_document(self, url: object, context: ToolContext) -> Document:
-        if not isinstance(url, str) or not url.strip():
-            raise WebFailed("invalid_tool_input", "url must be a text")
-        if len(url) > URL_CHARS_MAX:
-            raise WebFailed("url_too_long", f"url is longer than {URL_CHARS_MAX} characters")
-        if not self._uses.take():
-            raise WebFailed("max_uses_exceeded", "No more pages may be fetched for this request")
-        left_s = context.deadline - time.monotonic()
-        timeout_s = min(left_s, float(settings.ROUTER_TOOL_TIMEOUT))
-        return fetch_document(url.strip(), self._domains, timeout_s=timeout_s)
 
 
 def _build_result(document: Document, chars_max: int | None, now: datetime) -> Result:
