@@ -5,8 +5,7 @@ nothing: up to there a failure is an ordinary refusal. Whatever ends the stream,
 the runtime hear of it before the process lets go.
 """
 
-import sys
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -35,7 +34,7 @@ from interns.runtime.driver import (
 )
 from interns.runtime.questions import AskedQuestion
 from interns.spans import end_turn
-from routing.serving.request.client_watch import ClientWatch
+from routing.serving.request.client_watch import ClientWatch, WatchedStream
 
 # How often a lease is renewed within its time.
 _RENEWALS = 4
@@ -62,8 +61,8 @@ class _CallerGone(Exception):
     """Nobody is there to be written to."""
 
 
-class TurnStream:
-    """One streamed request: `open()` it, iterate, `close()` it, whatever happens in between.
+class TurnStream(WatchedStream):
+    """One streamed request. A run whose caller left is cancelled.
 
     `start` asks the runtime, and raises `ChatError` where it is told no; it knows what that means
     for the row. From then on the row is this stream's.
@@ -102,30 +101,9 @@ class TurnStream:
         self._stream: RunStream | None = None
         # Of the run: whether its end, or its pause, is in the row and told.
         self._settled = False
-        self._caller_gone = self._stopping = False
+        self._caller_gone = False
         self._work = self._serve()
-
-    def open(self) -> None:
-        """Return once the runtime has the turn. Raises `ChatError` where it does not take it."""
-        self._watch.start(stalled_s=self._limits.stalled_s)
-        try:
-            next(self._work, None)
-        except BaseException:
-            self._watch.stop()
-            raise
-
-    def __iter__(self) -> Iterator[bytes]:
-        return self._work
-
-    def close(self) -> None:
-        """End the stream wherever it stands; a run whose caller left is cancelled."""
-        if isinstance(sys.exc_info()[1], GreenletExit):
-            self._stopping = True
-            self._watch.cut()
-        try:
-            self._work.close()
-        finally:
-            self._watch.stop()
+        self._stalled_s = limits.stalled_s
 
     # --- The work -------------------------------------------------------------------------------
 

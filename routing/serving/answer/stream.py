@@ -5,8 +5,6 @@ connection. Its generator first yields an empty string: the moment of commitment
 failure is an ordinary HTTP error.
 """
 
-import sys
-from collections.abc import Iterator
 from functools import partial
 
 from gevent import GreenletExit
@@ -62,7 +60,7 @@ _END_WAIT_S = 0.05
 
 
 class AnswerStream(WaitingStream):
-    """One streamed call: `open()` it, iterate, `close()` it, whatever happens in between."""
+    """One streamed call. A caller who left pays for what was produced."""
 
     def __init__(self, progress: RequestProgress, client: object) -> None:
         super().__init__(progress)
@@ -71,34 +69,11 @@ class AnswerStream(WaitingStream):
         self._attempts = build_attempts(progress)
         self._watch = ClientWatch(client, self._on_hang_up)
         self._work = self._serve()
+        self._stalled_s = settings.ROUTER_STALLED_READER_SECONDS
         self._attempt: Attempt | None = None
         self._rest = b""
         self._debug = b""
         self._echo = Echo()
-
-    def open(self) -> None:
-        """Return once the stream is committed. Raises `GatewayError` where it never will be."""
-        self._watch.start(stalled_s=settings.ROUTER_STALLED_READER_SECONDS)
-        try:
-            next(self._work, None)
-        except BaseException:
-            self._watch.stop()
-            raise
-
-    def __iter__(self) -> Iterator[bytes]:
-        return self._work
-
-    def close(self) -> None:
-        """End the stream wherever it stands; a caller who left pays for what was produced."""
-        if isinstance(sys.exc_info()[1], GreenletExit):
-            # The worker is stopping and a write was cut short: this caller can be told nothing
-            # more, and there is no time left to read an upstream to its end.
-            self._stopping = True
-            self._watch.cut()
-        try:
-            self._work.close()
-        finally:
-            self._watch.stop()
 
     # --- The work -------------------------------------------------------------------------------
 

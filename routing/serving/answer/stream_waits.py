@@ -12,6 +12,7 @@ from gateway.outbound.reply import Reply
 from routing.serving.answer.stream_setup import PendingReply, PendingWork
 from routing.serving.attempts.relay import Relay
 from routing.serving.request import process
+from routing.serving.request.client_watch import WatchedStream
 from routing.serving.request.context import Attempt, RequestProgress
 
 T = TypeVar("T")
@@ -22,7 +23,7 @@ class CallerGone(Exception):
     """Ends the work: nobody is there to be written to."""
 
 
-class WaitingStream:
+class WaitingStream(WatchedStream):
     """The part of a stream that waits. Once it is committed the caller reads comments meanwhile."""
 
     def __init__(self, progress: RequestProgress) -> None:
@@ -30,7 +31,7 @@ class WaitingStream:
         self._abort = AbortHandle()
         self._relay: Relay | None = None
         self._reply: Reply | None = None
-        self._gone = self._committed = self._stopping = False
+        self._gone = self._committed = False
         self._wrote_at = 0.0
         # Asked for at every event, which Django's settings make dear.
         self._keep_alive_s = float(settings.ROUTER_KEEPALIVE_SECONDS)

@@ -1,9 +1,12 @@
-"""Noticing that a caller hung up while there is nothing to write to it."""
+"""Streams whose caller is watched: who hangs up is noticed while there is nothing to write."""
 
 import contextlib
 import socket
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Generator, Iterator
 from typing import Any
+
+from gevent import GreenletExit
 
 from gateway.database.db import under_gevent
 
@@ -71,3 +74,38 @@ class ClientWatch:
         self._end()
         if gone and self._on_gone is not None:
             self._on_gone()
+
+
+class WatchedStream:
+    """`open()` it, iterate, `close()` it, whatever happens in between. What `_work` yields first is
+    empty, and up to there a failure is an ordinary refusal."""
+
+    _watch: ClientWatch
+    _work: Generator[bytes, None, None]
+    # What a write may take.
+    _stalled_s: float
+    # Whether the worker stops and nobody can be told anything more.
+    _stopping = False
+
+    def open(self) -> None:
+        """Return once the stream is committed. Raises what it is refused with."""
+        self._watch.start(stalled_s=self._stalled_s)
+        try:
+            next(self._work, None)
+        except BaseException:
+            self._watch.stop()
+            raise
+
+    def __iter__(self) -> Iterator[bytes]:
+        return self._work
+
+    def close(self) -> None:
+        """End the stream wherever it stands."""
+        if isinstance(sys.exc_info()[1], GreenletExit):
+            # A write was cut short: there is no time left to read an upstream to its end.
+            self._stopping = True
+            self._watch.cut()
+        try:
+            self._work.close()
+        finally:
+            self._watch.stop()
