@@ -90,7 +90,14 @@ class Broadcaster:
             size = min(_AT_ONCE, len(self._queue))
             reports = [self._queue.popleft() for _ in range(size)]
             try:
-                messages = self._build_messages(reports)
+                by_workspace: dict[UUID, list[RequestReport]] = {}
+                for report in reports:
+                    if report.caller is not None and report.caller.workspace_id is not None:
+                        by_workspace.setdefault(report.caller.workspace_id, []).append(report)
+                messages: list[Message] = []
+                for workspace_id, own in by_workspace.items():
+                    if found := self._destinations.load(workspace_id):
+                        messages += run_in_thread(partial(_pack, workspace_id, own, found))
                 left = self._publish(messages) if messages else []
             except DATABASE_GONE as error:
                 self._drop(size, "database", f"the database is gone: {type(error).__name__}")
@@ -101,17 +108,6 @@ class Broadcaster:
             if left:
                 count = sum(each.traces for each in left)
                 self._drop(count, "queue_full", "the workspace's queues are full")
-
-    def _build_messages(self, reports: Sequence[RequestReport]) -> list[Message]:
-        by_workspace: dict[UUID, list[RequestReport]] = {}
-        for report in reports:
-            if report.caller is not None and report.caller.workspace_id is not None:
-                by_workspace.setdefault(report.caller.workspace_id, []).append(report)
-        messages: list[Message] = []
-        for workspace_id, own in by_workspace.items():
-            if found := self._destinations.load(workspace_id):
-                messages += run_in_thread(partial(_pack, workspace_id, own, found))
-        return messages
 
     def _drop(self, count: int, reason: LossReason, why: str) -> None:
         self.dropped += count

@@ -91,7 +91,19 @@ class Command(JsonCommand):
         )
 
     def run(self, **options: Any) -> tuple[JsonObject, int]:
-        provider = _find_provider(options)
+        slug, base_url = options["provider"], options["base_url"]
+        known = KNOWN.get(slug)
+        if known is None and base_url is None:
+            raise Refused(
+                f"{slug} is not well-known: give its --base-url (known: {', '.join(KNOWN)})"
+            )
+        provider = KnownProvider(
+            slug=slug,
+            name=options["name"] or (known.name if known else slug),
+            base_url=base_url or (known.base_url if known else ""),
+            key_env=options["key_env"] or (known.key_env if known else ""),
+            kind=options["kind"] or find_kind(slug) or (known.kind if known else "openai"),
+        )
         key = _read_key(provider, no_input=options["no_input"], key_env=options["key_env"])
         try:
             added = add_provider(
@@ -123,20 +135,6 @@ class Command(JsonCommand):
             f"{result['provider']}: {len(result['enabled'])} enabled, "
             f"{len(result['unpriced'])} without a price, {len(result['kept'])} as before"
         )
-
-
-def _find_provider(options: JsonObject) -> KnownProvider:
-    slug, base_url = options["provider"], options["base_url"]
-    known = KNOWN.get(slug)
-    if known is None and base_url is None:
-        raise Refused(f"{slug} is not well-known: give its --base-url (known: {', '.join(KNOWN)})")
-    return KnownProvider(
-        slug=slug,
-        name=options["name"] or (known.name if known else slug),
-        base_url=base_url or (known.base_url if known else ""),
-        key_env=options["key_env"] or (known.key_env if known else ""),
-        kind=options["kind"] or find_kind(slug) or (known.kind if known else "openai"),
-    )
 
 
 def _read_key(provider: KnownProvider, *, no_input: bool, key_env: str | None) -> str | None:
