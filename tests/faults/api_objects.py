@@ -20,6 +20,18 @@ _WEBHOOK_CHANNEL = {
     "url": "https://receiver.example/events",
 }
 _FILTER = {"slug": "email", "action": "flag"}
+_CHAT = {"model": MODEL, "messages": [{"role": "user", "content": "Hello"}]}
+_DECISION = {
+    "model": MODEL,
+    "state": "Open",
+    "questions": {"open": {"type": "noul", "instructions": "Is it open?"}},
+}
+# Of bodies that may say so much few made-up ones are good.
+_SPENDING = {
+    "/chat/completions": _CHAT,
+    "/messages": {**_CHAT, "max_tokens": 10},
+    "/responses": {"model": MODEL, "input": "Hello"},
+}
 
 
 @dataclass(frozen=True)
@@ -46,8 +58,7 @@ class Objects:
         return _IN_BODIES[name](self)
 
     def generation(self) -> str:
-        body = {"model": MODEL, "messages": [{"role": "user", "content": "Hello"}]}
-        return str(self.server.chat(key=self.account.api_key, **body).json()["id"])
+        return str(self.server.chat(key=self.account.api_key, **_CHAT).json()["id"])
 
     def kept_generation(self) -> str:
         """One whose content is kept: those of the next moment, before the key is read again, are
@@ -220,6 +231,14 @@ _BODIES: Mapping[str, Callable[[Objects], dict[str, Any]]] = {
     "POST /api/v1/privacy/erasures": lambda objects: {"user": "nobody"},
     "POST /api/v1/routing/what-if": lambda objects: {},
     "POST /api/v1/scim/group-mappings": Objects.new_mapping,
+    **{
+        f"POST /api/v1{place}{path}": lambda objects, body=body: dict(body)
+        for place in ("", "/presets/{slug}")
+        for path, body in _SPENDING.items()
+    },
+    "POST /api/v1/messages/count_tokens": lambda objects: dict(_CHAT),
+    "POST /api/alpha/decisions": lambda objects: dict(_DECISION),
+    "POST /api/v1/systemone": lambda objects: dict(_DECISION),
 }
 _IN_BODIES: Mapping[str, Callable[[Objects], Any]] = {
     "model": lambda objects: MODEL,
