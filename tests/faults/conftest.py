@@ -65,7 +65,7 @@ def fault_gateway(
     models = bench.fault_models(simulator) + bench.plain_models()
     catalogue = bench.as_yaml(bench.personas(simulator), models)
     with StartGateway(stores, folder) as starter:
-        yield loaded(starter, catalogue)
+        yield loaded(starter, catalogue, LOG_FORMAT="json")
 
 
 @pytest.fixture(scope="module")

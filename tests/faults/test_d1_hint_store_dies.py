@@ -1,4 +1,4 @@
-"""D1: Valkey killed, frozen, slow and flushed under load of two processes that look at it for the
+"""D1: Valkey killed, frozen and slow under load of two processes that look at it for the
 session of every request. Inference does not feel it, the money is exact, `/readyz` tells, sessions
 are kept again afterwards, and the Celery worker comes back by itself.
 """
@@ -175,15 +175,3 @@ def check_calls(desk: Desk, load: Steady) -> None:
     assert {calls[one.tag].entries for one in load.asked} == {1}
     assert sorted(upstream_tags(desk)) == sorted(one.tag for one in load.asked)
     desk.server.check_books()
-
-
-def test_flushed(scene: Scene) -> None:
-    """Everything in it is a hint: the worker shows its life again within two heartbeats."""
-    scene.desk.upstream.clear()
-    scene.wait_whole()
-    with Sessions(scene.desk, callers=CALLERS) as load:
-        load.until(200, 20, since=0)
-        scene.store.valkey.flush()
-        load.until(200, 20, since=time.monotonic())
-    scene.wait_whole()
-    check_calls(scene.desk, load)

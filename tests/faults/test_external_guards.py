@@ -1,4 +1,5 @@
-"""External guards over HTTP: what they keep back, what they cost, and when they do not answer."""
+"""Guards and filters of answers over HTTP: what they keep back, what they cost, and what happens
+when a guard does not answer."""
 
 from collections.abc import Iterator
 from contextlib import closing
@@ -13,6 +14,7 @@ from tests.conformance.guarded import set_guardrail
 from tests.faults import bench
 from tests.faults.bench import CHEAP_NANO
 from tests.support.gateways import seed_account
+from tests.support.speakers import SPEAKERS, read_stream
 
 SOLO = bench.model("solo/model", bench.endpoint("first"))
 SERVER = bench.model("one/server", bench.endpoint("first", rate_limits=[{"concurrent": 1}]))
@@ -52,6 +54,11 @@ def ask(desk: Desk, text: str = "Hello", *, path: str = CHAT, **more: Any) -> An
     return desk.server.post(path, key=desk.account.api_key, headers=METADATA, json=body | more)
 
 
+def charge(desk: Desk, answer: Any) -> Any:
+    record = desk.generation(answer.headers["X-Generation-Id"])
+    return record["total_cost"], record["tokens_prompt"], record["tokens_completion"]
+
+
 def stage_of(answer: Any) -> Any:
     (stage,) = answer.json()["router_metadata"]["pipeline"]
     return stage
@@ -82,6 +89,7 @@ def test_a_moderation_keeps_requests_back_before_anybody_is_asked(desk: Desk) ->
     assert ask(desk, "All this hate").status_code == 403
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("path", BODIES)
 def test_an_answer_is_kept_back_in_every_format_at_the_same_price(
@@ -94,10 +102,8 @@ def test_an_answer_is_kept_back_in_every_format_at_the_same_price(
     guarded = ask(desk, path=path, stream=stream)
     assert "about" in plain.text
     assert "about" not in guarded.text
-    costs = [
-        desk.generation(each.headers["X-Generation-Id"])["total_cost"] for each in (plain, guarded)
-    ]
-    assert costs[0] == costs[1] > 0
+    assert charge(desk, guarded) == charge(desk, plain)
+    assert charge(desk, plain)[0] > 0
     assert len(desk.upstream.requests("third")) == 1
 
 
@@ -143,6 +149,7 @@ def test_a_guard_that_is_silent_or_only_looks(desk: Desk, guard: Any, statuses: 
         assert (answer.json()["choices"][0]["finish_reason"] == "content_filter") is withheld
 
 
+@pytest.mark.grid
 @pytest.mark.parametrize("tools", [[], [{"type": "router:datetime"}]], ids=["plain", "loop"])
 @pytest.mark.parametrize("leaves", [False, True])
 def test_a_stream_at_its_guard_keeps_its_caller_and_no_endpoint(
@@ -203,3 +210,46 @@ def test_what_no_guard_can_be_is_refused(desk: Desk) -> None:
     ):
         with pytest.raises(AssertionError, match=place):
             set_guardrail(desk, external_guards=guards)
+
+
+# --- Filters --------------------------------------------------------------------------------------
+
+SAID: Final = "Write to ada@example.org about Project Phoenix, please."
+
+
+@pytest.mark.grid
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("path", BODIES)
+def test_each_format_reads_the_redacted_answer_at_the_same_price(
+    desk: Desk, path: str, stream: bool
+) -> None:
+    usage = {"prompt_tokens": 11, "completion_tokens": 17, "total_tokens": 28}
+    desk.upstream.script("first", {"text": SAID, "usage": usage}, repeat=True)
+    plain = ask(desk, path=path, stream=stream)
+    assert "ada@example.org" in plain.text.replace("\\u0040", "@") or stream
+    set_guardrail(
+        desk,
+        output_filter_builtins=[{"slug": "email", "action": "redact"}],
+        output_filters=[{"pattern": "Project Phoenix", "action": "redact", "label": "SECRET"}],
+    )
+    guarded = ask(desk, path=path, stream=stream)
+
+    assert "ada@" not in guarded.text
+    assert "Phoenix" not in guarded.text
+    text = guarded.text
+    if stream:
+        (speaker,) = (each for each in SPEAKERS.values() if each.path == path)
+        text = speaker.heard_stream(read_stream(guarded)).text
+    assert "Write to [EMAIL] about [SECRET], please." in text
+    assert charge(desk, guarded) == charge(desk, plain)
+
+
+def test_a_stream_that_is_kept_back_runs_no_tools(desk: Desk) -> None:
+    set_guardrail(desk, output_filters=[{"pattern": "Phoenix", "action": "block"}])
+    looks = {"text": "It is Phoenix", "tool_calls": [{"name": "datetime", "arguments": {}}]}
+    desk.upstream.script("first", looks)
+    answer = ask(desk, stream=True, tools=[{"type": "router:datetime"}])
+
+    assert "content_filter" in answer.text
+    assert "router:datetime" not in answer.text
+    assert len(desk.sent("first")) == 1

@@ -1,4 +1,4 @@
-"""M4 where it ends otherwise: streams, processes that die, management requests and interns."""
+"""M4 where it ends otherwise: streams, processes that die, and interns."""
 
 import json
 import os
@@ -11,7 +11,7 @@ import pytest
 import requests
 
 from routing.simulator.testing import SimulatedUpstream
-from tests.conformance.asking import BODIES
+from tests.conformance.asking import MESSAGES
 from tests.conformance.desk import CHAT, HELLO, Desk
 from tests.faults.conftest import GatewayWith
 from tests.faults.desks import stream_end
@@ -27,14 +27,14 @@ from tests.faults.twice import (
 from tests.support.callers import at_a_time
 from tests.support.gateways import SeededAccount, seed_account
 from tests.support.processes import children
-from tests.support.server import GatewayServer, as_json
+from tests.support.server import GatewayServer
 
 pytest_plugins = ["tests.faults.twice_fixtures"]
 pytestmark = [pytest.mark.both, pytest.mark.thorough]
 
 
-@pytest.mark.parametrize("path", BODIES)
-def test_a_stream_happens_once_and_is_not_told_again(twice: Twice, path: str) -> None:
+def test_a_stream_happens_once_and_is_not_told_again(twice: Twice) -> None:
+    path = MESSAGES
     twice.desk.upstream.script(
         "first", {"events": [{"text": "Hi"}, {"gate": "mid"}, {"finish": "stop"}]}
     )
@@ -157,41 +157,6 @@ def test_a_stop_lets_the_next_one_begin_anew(twice: Twice) -> None:
     server.wait_until(lambda: [call.charge_nano > 0 for call in twice.calls()].count(True) == 2)
 
 
-# --- Management -----------------------------------------------------------------------------------
-
-
-def manage(twice: Twice, path: str, body: Any, key: str) -> requests.Response:
-    return twice.desk.server.post(
-        f"/api/v1{path}",
-        key=twice.desk.account.management_key,
-        json=body,
-        headers={"Idempotency-Key": key},
-    )
-
-
-def test_fifty_posts_make_one_workspace(twice: Twice) -> None:
-    team = {"name": "Team", "slug": "team"}
-
-    answers = at_a_time(AT_ONCE, AT_ONCE, lambda _: manage(twice, "/workspaces", team, "w"))
-
-    good = [each for each in answers if each.status_code == 201]
-    assert len({each.content for each in good}) == 1
-    assert {reason(each) for each in answers if each not in good} <= {"idempotency_key_in_use"}
-    again = manage(twice, "/workspaces", team, "w")
-    assert (again.status_code, again.content) == (201, good[0].content)
-    found = twice.desk.server.get("/api/v1/workspaces", key=twice.desk.account.management_key)
-    assert [row["slug"] for row in as_json(found)["data"]].count("team") == 1
-
-
-def test_the_header_is_nothing_where_nothing_can_happen_twice(twice: Twice) -> None:
-    path, key = "/api/v1/messages/count_tokens", twice.desk.account.api_key
-    count, headers = {"model": "plain/first", "messages": HELLO}, {"Idempotency-Key": "c"}
-    for _ in range(2):
-        answer = twice.desk.server.post(path, key=key, json=count, headers=headers)
-        assert answer.status_code == 200
-        assert "Idempotent-Replayed" not in answer.headers
-
-
 # --- Interns --------------------------------------------------------------------------------------
 
 INTERNS = "/api/v1/interns"
@@ -207,20 +172,15 @@ def create(server: GatewayServer, account: SeededAccount, key: str, name: str) -
     return server.post(INTERNS, key=account.api_key, json={"name": name}, headers=headers)
 
 
-@pytest.mark.parametrize("key", ["", "once"])
 def test_one_creation_fifty_times_at_once_is_one_intern(
-    served: GatewayServer, account: SeededAccount, key: str
+    served: GatewayServer, account: SeededAccount
 ) -> None:
-    answers = at_a_time(16, AT_ONCE, lambda n: create(served, account, key, "research"))
+    answers = at_a_time(16, AT_ONCE, lambda n: create(served, account, "", "research"))
 
     assert Counter(each.status_code for each in answers) == {201: 1, 200: AT_ONCE - 1}
     assert len({each.json()["id"] for each in answers}) == 1
     listed = served.get(INTERNS, key=account.api_key).json()["data"]
     assert [each["name"] for each in listed] == ["research"]
-    other = create(served, account, "once", "other")
-    assert other.status_code == (409 if key else 201)
-    if key:
-        assert reason(other) == "idempotency_key_reused"
 
 
 def test_a_member_s_limit_of_interns_holds_from_the_first_request_on(

@@ -79,11 +79,10 @@ def test_an_odd_key_is_400_before_anything_is_sent(twice: Twice) -> None:
 # --- What is not kept -----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("path", BODIES)
-def test_nothing_is_kept_under_zero_data_retention(twice: Twice, orm_of: OrmOf, path: str) -> None:
+def test_nothing_is_kept_under_zero_data_retention(twice: Twice, orm_of: OrmOf) -> None:
     mark = uuid.uuid4().hex
     twice.desk.upstream.script("first", {"text": mark})
-    first, again = (twice.ask("zdr", path, provider={"zdr": True}) for _ in range(2))
+    first, again = (twice.ask("zdr", provider={"zdr": True}) for _ in range(2))
 
     assert mark in first.text
     check_not_kept(twice, first, again)
@@ -97,12 +96,11 @@ def test_nothing_is_kept_under_zero_data_retention(twice: Twice, orm_of: OrmOf, 
 # --- What begins anew -----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("path", BODIES)
-def test_what_was_refused_or_failed_without_a_charge_begins_anew(twice: Twice, path: str) -> None:
-    assert twice.ask("again", path, model="nope/none").status_code in {400, 404}
+def test_what_was_refused_or_failed_without_a_charge_begins_anew(twice: Twice) -> None:
+    assert twice.ask("again", model="nope/none").status_code in {400, 404}
     twice.desk.upstream.script("first", {"status": 500, "json": {"error": {"message": "no"}}}, {})
 
-    failed, good, again = (twice.ask("again", path) for _ in range(3))
+    failed, good, again = (twice.ask("again") for _ in range(3))
 
     assert failed.status_code >= 500
     assert good.status_code == 200

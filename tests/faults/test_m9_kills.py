@@ -253,25 +253,17 @@ def _check_lost(rig: Rig, calls: list[Call]) -> None:
     assert lost >= rig.gated_server_kills
 
 
-def kill_on(rig: Rig, chance: random.Random, rounds: list[str]) -> None:
+@pytest.mark.timeout(180)
+@pytest.mark.parametrize(
+    "kills_each", [1, pytest.param(25, marks=[pytest.mark.nightly, pytest.mark.timeout(900)])]
+)
+def test_the_books_agree_after_a_kill_of_each_kind(rig: Rig, kills_each: int) -> None:
+    """The second half of them with limits, budgets and races."""
+    chance = seeded()
+    rounds = [*(WHAT if rig.cluster else WITHOUT_STORES)] * kills_each
     chance.shuffle(rounds)
     for number, what in enumerate(rounds):
+        if number == len(rounds) // 2:
+            rig.switch_features_on()
         kill_once(rig, number, what, chance)
     check_books(rig)
-
-
-@pytest.mark.timeout(180)
-def test_the_books_agree_after_a_kill_of_each_kind(rig: Rig) -> None:
-    kill_on(rig, seeded(), [*(WHAT if rig.cluster else WITHOUT_STORES), "worker", "server"])
-
-
-@pytest.mark.timeout(180)
-def test_the_books_agree_after_kills_with_limits_budgets_and_races(rig: Rig) -> None:
-    rig.switch_features_on()
-    kill_on(rig, seeded(), [*(WHAT if rig.cluster else WITHOUT_STORES)])
-
-
-@pytest.mark.nightly
-@pytest.mark.timeout(900)
-def test_the_books_agree_after_a_hundred_kills(rig: Rig) -> None:
-    kill_on(rig, seeded(), [*WHAT] * 25)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import requests
 
-from tests.conformance.desk import Desk, changed_workspace, opened
+from tests.conformance.desk import Desk, opened
 from tests.faults.bench import endpoint, model
 from tests.faults.conftest import GatewayWith
 from tests.support.gateways import seed_account
@@ -96,26 +96,6 @@ def test_the_tenth_as_large_is_served_in_turn_and_told_its_place(
         "waited_ms": int(told["X-Router-Queue-Ms"]),
     }
     assert [each["verdict"] for each in route["endpoints"]] == ["chosen"]
-
-
-def test_a_weight_that_operators_set_gives_more_turns(
-    server: GatewayServer, new_desk: Callable[[], Desk], orm_of: OrmOf
-) -> None:
-    from accounts.models import Workspace
-
-    heavy, light = new_desk(), new_desk()
-    changed_workspace(light, description="Ours", queue_weight=100)
-    with orm_of(server):
-        Workspace.objects.filter(pk=heavy.account.workspace_id).update(queue_weight=3)
-    with ExitStack() as stack, ThreadPoolExecutor(16) as pool:
-        hold_place(stack, light)
-        asked = [pool.submit(ask, light, "light") for _ in range(8)]
-        wait_for(server, 8)
-        asked += [pool.submit(ask, heavy, "heavy") for _ in range(8)]
-        wait_for(server, 16)
-        light.upstream.open_gate("hold")
-        assert {each.result().status_code for each in asked} == {200}
-    assert list_served(light)[1:9].count("heavy") == 6
 
 
 @pytest.mark.parametrize("stream", [False, True])

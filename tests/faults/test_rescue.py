@@ -11,7 +11,7 @@ import pytest
 
 from routing.simulator.testing import SimulatedUpstream
 from tests.conformance.asking import PERSONAS
-from tests.conformance.desk import changed_workspace, nano, opened
+from tests.conformance.desk import nano, opened
 from tests.conformance.guarded import set_guardrail
 from tests.conformance.pairs import HELLO, Pair
 from tests.faults.bench import CHEAP_NANO, endpoint, model
@@ -133,37 +133,6 @@ def test_a_call_that_was_broken_off_is_made_anew_and_told_once(
     assert len(seams(streamed)) == 1
 
 
-def test_a_lone_endpoint_goes_on_with_its_own_words(
-    server: GatewayServer, simulator: SimulatedUpstream
-) -> None:
-    pair = pair_of(server, simulator)
-    script(pair, "a", {"events": [*BEGUN, CUT]}, {"events": [{"text": "ee"}, CUT]})
-    streamed = ask(pair, model="openai/alone", max_tokens=100)
-    assert pair.speaker.heard_stream(streamed).failure is not None
-
-    script(pair, "a", {"events": [*BEGUN, CUT]}, {"text": "ee four"})
-    streamed = ask(pair, model="openai/alone", max_tokens=100)
-    assert pair.speaker.heard_stream(streamed).text == f"{SAID}ee four"
-    assert sent_to(pair, "a")[-1]["max_tokens"] == 100 - len(SAID) // 4
-
-
-def test_what_nobody_finishes_costs_nothing(
-    server: GatewayServer, simulator: SimulatedUpstream
-) -> None:
-    pair = pair_of(server, simulator)
-    for place in "ab":
-        steps = [{"events": [*BEGUN, CUT]}] if place == "a" else []
-        script(pair, place, *steps, *[{"status": 503}] * 3)
-
-    streamed = ask(pair)
-
-    said = pair.speaker.heard_stream(streamed)
-    assert (said.text, said.finish) == (SAID, "error")
-    record = record_of(pair, streamed)
-    assert pair.desk.total_usage_nano() == 0
-    assert record["native_tokens_completion"] == len(SAID) // 4
-
-
 def test_nobody_goes_on_with_an_answer_that_is_too_large(
     server: GatewayServer, simulator: SimulatedUpstream
 ) -> None:
@@ -185,27 +154,6 @@ def test_nobody_goes_on_with_an_answer_that_is_kept_back(
     streamed = ask(pair)
 
     assert pair.speaker.heard_stream(streamed).text == ""
-    assert sent_to(pair, "b") == []
-
-
-def test_a_workspace_wants_it_for_requests_that_say_nothing(
-    server: GatewayServer, simulator: SimulatedUpstream
-) -> None:
-    pair = pair_of(server, simulator)
-    changed_workspace(pair.desk, rescue=True)
-    script(pair, "a", {"events": [*BEGUN, CUT]})
-    streamed = ask(pair, provider={"order": order_of("openai")})
-    assert pair.speaker.heard_stream(streamed).failure is None
-    assert len(seams(streamed)) == 1
-
-
-def test_without_the_wish_a_broken_stream_ends_as_ever(
-    server: GatewayServer, simulator: SimulatedUpstream
-) -> None:
-    pair = pair_of(server, simulator)
-    script(pair, "a", {"events": [*BEGUN, CUT]})
-    streamed = ask(pair, provider=wish("openai", rescue=False))
-    assert pair.speaker.heard_stream(streamed).failure is not None
     assert sent_to(pair, "b") == []
 
 

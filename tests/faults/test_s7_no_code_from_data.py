@@ -7,7 +7,8 @@ import json
 import re
 import sys
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from functools import cache
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -38,8 +39,16 @@ def sources() -> Iterator[Path]:
         yield from (PROJECT / app).rglob("*.py")
 
 
-def findings(path: Path, text: str) -> Iterator[tuple[str, str]]:
-    for node in ast.walk(ast.parse(text)):
+@cache
+def list_nodes(path: Path) -> list[ast.AST]:
+    """What could be a finding in a source."""
+    kinds = ast.Call | ast.Import | ast.ImportFrom | ast.List | ast.Tuple
+    text = path.read_text(encoding="utf-8")
+    return [node for node in ast.walk(ast.parse(text)) if isinstance(node, kinds)]
+
+
+def findings(path: Path, nodes: Iterable[ast.AST]) -> Iterator[tuple[str, str]]:
+    for node in nodes:
         name = ""
         if isinstance(node, ast.Call):
             name = ast.unparse(node.func)
@@ -59,7 +68,7 @@ def test_no_source_runs_data() -> None:
     found = {
         finding
         for path in sources()
-        for finding in findings(path.relative_to(PROJECT), path.read_text(encoding="utf-8"))
+        for finding in findings(path.relative_to(PROJECT), list_nodes(path))
     }
     assert found - ALLOWED == set()
 
@@ -69,7 +78,7 @@ def test_only_what_is_inside_a_sandbox_hands_texts_to_a_shell() -> None:
     found = {
         str(path.relative_to(PROJECT))
         for path in sources()
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        for node in list_nodes(path)
         if isinstance(node, ast.List | ast.Tuple | ast.Call) and _runs_a_text(node)
     }
     assert found == {
@@ -103,7 +112,7 @@ CAUGHT = [
 
 @pytest.mark.parametrize("line", CAUGHT)
 def test_the_search_finds_each_of_them(line: str) -> None:
-    assert list(findings(Path("x.py"), line))
+    assert list(findings(Path("x.py"), ast.walk(ast.parse(line))))
 
 
 def test_the_linter_looks_for_it_too() -> None:
@@ -124,11 +133,9 @@ def test_templates_escape_what_they_show() -> None:
 
 
 @pytest.mark.django_db
-@pytest.mark.parametrize("text", ["{{7*7}}", "{% debug %}", "${7*7}", "<script>alert(1)</script>"])
-def test_a_template_that_came_in_stays_text(text: str) -> None:
-    response = Client().post(
-        "/api/v1/chat/completions", {"model": text}, content_type="application/json"
-    )
+def test_a_template_that_came_in_stays_text() -> None:
+    body = {"model": "{{7*7}} ${7*7} {% debug %}"}
+    response = Client().post("/api/v1/chat/completions", body, content_type="application/json")
     assert response["Content-Type"] == "application/json"
     assert b"49" not in response.content
 

@@ -1,7 +1,6 @@
 """A stop meets calls at every point where they wait: each one is settled and told before the
 process goes, and what cannot be booked is in the log."""
 
-import re
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
@@ -14,7 +13,6 @@ from routing.simulator.testing import SimulatedUpstream
 from tests.faults import bench
 from tests.faults.conftest import Open
 from tests.faults.desks import begin
-from tests.faults.faulty_postgres import FaultyPostgres
 from tests.faults.raw_desk import raw_desk
 from tests.support.bed import Bed
 from tests.support.promptness import in_time
@@ -47,30 +45,6 @@ def test_a_stop_leaves_no_money_held_and_no_call_untold(desk_on: Open) -> None:
     audit = desk.server.run_command("audit_ledger", "--json").json()
     assert (audit["open_holds"], audit["mismatches"]) == (0, [])
     assert len(desk.upstream.requests()) == 2
-
-
-def test_charges_that_a_stop_cannot_book_are_told(
-    stores: Bed, desk_on: Open, tmp_path: Path
-) -> None:
-    """The database is frozen."""
-    tmp_path.chmod(0o755)
-    postgres = FaultyPostgres(tmp_path / "cluster", tcp=True)
-    postgres.start()
-    try:
-        desk = desk_on(PLAIN, database_url=postgres.fill("frozen_stop", stores))
-        desk.upstream.script("first", {"events": [{"text": "A beginning."}, {"gate": "never"}]})
-        stream = begin(desk)
-        generation = stream.head()[1]["x-generation-id"]
-        stream.until(b"A beginning.")
-        postgres.freeze()
-
-        stream.close()  # From here on a charge waits to be booked.
-        desk.server.stop()
-
-        assert re.search(rf"Not booked: generation {generation} .* nano-USD", desk.server.log())
-    finally:
-        postgres.mend()
-        postgres.stop()
 
 
 LIMITS = {

@@ -7,15 +7,11 @@ import os
 import random
 import time
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 import psycopg
 import pytest
 
-from interns import leases
-from interns.models import Intern, LeaseKind
 from tests.support import processes
 from tests.support.bed import Bed
 from tests.support.callers import seeded
@@ -121,17 +117,6 @@ def test_w5_a_runtime_whose_start_was_never_told_of_is_adopted(ranch: Ranch) -> 
     assert ranch.server.manage("reconcile_interns")["leaked"] == []
 
 
-def test_a_suspension_whose_worker_dies_still_stops(ranch: Ranch) -> None:
-    intern_id = ranch.running("suspended")
-    ranch.script.fail("stop", {"exit": "before"})
-
-    response = ranch.call("POST", f"/interns/{intern_id}/suspend")
-    # The whole control worker is gone with its thread.
-    ranch.kill_worker("intern-control")
-    assert response.status_code in (200, 408), response.text
-    assert ranch.eventually(intern_id, "stopped", within_s=SETTLES_S) == "stopped"
-
-
 @pytest.fixture
 def patient_ranch(stores: Bed, tmp_path: Path) -> Iterator[Ranch]:
     """A lease outlasts the start of a worker, as the usual one does by far."""
@@ -195,28 +180,12 @@ def quick_ranch(one_ranch: Ranch) -> Iterator[Ranch]:
     one_ranch.clear()
 
 
-def test_a_commit_that_nobody_was_told_of_is_found(
-    quick_ranch: Ranch, orm_of: Any, settings: Any
-) -> None:
-    settings.INTERN_LEASE_SECONDS = LEASE_S
-    ranch = quick_ranch
-    intern_id = ranch.new("untold")
-    with orm_of(ranch.server):
-        row = Intern.objects.select_related("workspace").get(pk=intern_id)
-        # The process died right here, before it published.
-        taken = leases.take(row, LeaseKind.PROVISION, by="test", now=datetime.now(UTC))
-        assert taken is not None
-
-    assert ranch.eventually(intern_id, "running", within_s=SETTLES_S) == "running"
-
-
-@pytest.mark.parametrize("how", ["gone", "frozen"])
-def test_a_queue_that_is_gone_or_frozen_leaves_all_as_it_was(quick_ranch: Ranch, how: str) -> None:
+def test_a_queue_that_is_frozen_leaves_all_as_it_was(quick_ranch: Ranch) -> None:
     ranch = quick_ranch
     hints = ranch.hints
     fresh, running = ranch.new("fresh"), ranch.running("running")
     before = {each: ranch.ok("GET", f"/interns/{each}") for each in (fresh, running)}
-    (hints.stop if how == "gone" else hints.pause)()
+    hints.pause()
 
     asked = [("POST", f"/interns/{fresh}/provision"), ("POST", f"/interns/{running}/suspend")]
     for method, path in [*asked, ("DELETE", f"/interns/{running}")]:
@@ -230,7 +199,7 @@ def test_a_queue_that_is_gone_or_frozen_leaves_all_as_it_was(quick_ranch: Ranch,
     for each, shown in after.items():
         assert {**shown, "updated_at": ""} == {**before[each], "updated_at": ""}
 
-    (hints.start if how == "gone" else hints.resume)()
+    hints.resume()
     assert ranch.retried("POST", f"/interns/{fresh}/provision") == 202
     assert ranch.eventually(fresh, "running", within_s=SETTLES_S) == "running"
     assert ranch.status(running) == "running"

@@ -5,7 +5,6 @@ on: the workers stay, and what waited goes on with the broker."""
 import time
 from collections import Counter
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 from uuid import UUID
 
@@ -109,19 +108,6 @@ def test_a_request_that_waits_for_a_row_is_over_in_time(ranch: Ranch, orm_of: An
     ranch.ok(*asked[0], status=202)
     assert ranch.ok(*asked[1])["data"]["name"] == "token"
     assert ranch.eventually(intern_id, "running") == "running"
-
-
-def test_a_long_provisioning_keeps_no_suspension_waiting(ranch: Ranch, tmp_path: Path) -> None:
-    running = ranch.running("running")
-    hang = tmp_path / "hang"
-    hang.touch()
-    ranch.script.fail("start", {"hang": str(hang)}, always=True)
-    slow = [ranch.new(f"slow-{number}", provision=True) for number in range(5)]
-
-    assert ranch.call("POST", f"/interns/{running}/suspend").status_code == 200
-    hang.unlink()
-    for intern_id in slow:
-        assert ranch.eventually(intern_id, "running", "failed") == "running"
 
 
 # --- W8: the broker dies --------------------------------------------------------------------------

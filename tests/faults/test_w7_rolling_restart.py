@@ -13,7 +13,6 @@ from tests.support.bed import Bed
 from tests.support.crowds import Between, counting_gateway, workers_of
 from tests.support.gateways import StartGateway
 from tests.support.ledger import Ledger
-from tests.support.processes import is_alive
 from tests.support.server import GatewayServer
 
 pytestmark = pytest.mark.thorough
@@ -63,27 +62,6 @@ def test_workers_are_replaced_without_one_failed_request(
     assert told["asked"] == {"200": int(load["asks_per_s"] * load["asks_s"])}
     renewed(server, old, left=True)
     between.check_books()
-
-
-@pytest.mark.nightly
-def test_a_new_worker_that_dies_is_replaced_though_old_ones_are_still_leaving(
-    between: Between,
-) -> None:
-    server = between.server
-    old = workers_of(server.pid)
-    with between.crowd(streams=10, tokens=300, tokens_per_s=20) as crowd:
-        crowd.wait_open()
-        os.kill(server.pid, signal.SIGHUP)
-        renewed(server, old, left=False)
-        victim = max(workers_of(server.pid) - old)
-        os.kill(victim, signal.SIGKILL)
-        server.wait_until(
-            lambda: len(workers_of(server.pid) - old - {victim}) == len(old), within_s=START_S
-        )
-        assert any(map(is_alive, old))
-        told = crowd.end()
-    assert told["whole"] == 10, told["shown"]
-    renewed(server, old, left=True)
 
 
 @pytest.mark.parametrize("load", ROUNDS)

@@ -4,7 +4,6 @@ commands, whose answers have the fields that the page lists."""
 import os
 import re
 import shlex
-import socket
 import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -12,7 +11,7 @@ from typing import Any
 import pytest
 import requests
 
-from tests.outside.outsider import PYTHON, Outsider
+from tests.outside.outsider import Outsider
 from tests.support.another_user import USER, processes_of
 from tests.support.manage import PROJECT, Outcome
 from tests.support.promptness import in_time
@@ -21,7 +20,6 @@ from tests.support.running import Run
 # The first one waits for the start.
 pytestmark = [pytest.mark.timeout(180), pytest.mark.thorough]
 PAGE = (PROJECT / "docs" / "reference" / "driving.md").read_text(encoding="utf-8")
-BODY_BYTES_MAX = 33_554_432
 INTERN_S = 15.0
 STOP_S = 10.0
 # Words, and the exit status.
@@ -99,20 +97,6 @@ def test_what_is_there_once_it_is_ready(outsider: Outsider) -> None:
     assert '"cost":' in outsider.run("sh", "-c", curl).stdout
 
 
-@pytest.mark.parametrize("model", ["simulated/judge", "simulated/small", "simulated/reasoner"])
-def test_each_kind_of_simulated_model_answers_a_typed_question(
-    outsider: Outsider, model: str
-) -> None:
-    _, facts = outsider.running()
-    question = {"type": "noul", "instructions": "Is it open?"}
-    body = {"model": model, "state": "The door is open.", "questions": {"open": question}}
-
-    answer = ask(facts, "POST", "/systemone", json=body)
-
-    assert answer.status_code == 200, answer.text
-    assert 0 <= answer.json()["answers"]["open"]["noul"] <= 1
-
-
 def test_nobody_else_reads_its_home(outsider: Outsider) -> None:
     run, _ = outsider.running()
 
@@ -184,37 +168,6 @@ def test_an_intern_asked_for_by_a_command_runs_soon(outsider: Outsider) -> None:
     assert answer_of(outsider, "suspend_interns demo/asked")["suspended"] == [made]
     assert answer_of(outsider, f"delete_intern {made}")["deleting"] is True
     run.until(lambda: status() == 404, "its end", within_s=60)
-
-
-def test_a_body_may_have_exactly_32_mib(outsider: Outsider) -> None:
-    _, facts = outsider.running()
-    head = b'{"model":"no/such","messages":[{"role":"user","content":"'
-    body = head + b"a" * (BODY_BYTES_MAX - len(head) - 4) + b'"}]}'
-
-    for path in ("/chat/completions", "/messages", "/responses", "/systemone"):
-        statuses = [ask(facts, "POST", path, data=each).status_code for each in (body, body + b" ")]
-        assert (statuses[0] in (400, 404), statuses[1]) == (True, 413), path
-
-
-def test_what_it_refuses_to_start_with(outsider: Outsider) -> None:
-    """One line, exit 2, and nothing in the home of whoever tried."""
-    outsider.running()
-    supervisor = (PYTHON, "-m", "gateway.run")
-    elsewhere = {"GATEWAY_HOME": str(outsider.folder / "elsewhere")}
-    closed = str(outsider.folder / "closed")
-    assert outsider.run("mkdir", "-m", "0", closed).status == 0
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        for settings, line in (
-            ({"PORT": "0"}, "GATEWAY_HOME: another gateway runs in"),
-            ({"PORT": str(taken.getsockname()[1]), **elsewhere}, "PORT: cannot listen on"),
-            ({"WEB_CONCURRENCY": "0", **elsewhere}, "WEB_CONCURRENCY: "),
-            ({"GATEWAY_HOME": closed}, f"GATEWAY_HOME: this user may not read {closed}"),
-        ):
-            done = outsider.run(*supervisor, **settings)
-            assert (done.status, done.stdout) == (2, "")
-            assert done.stderr.startswith(f"gateway: {line}")
-            assert done.stderr.count("\n") == 1
-    assert not (outsider.folder / "elsewhere" / "gateway.sqlite3").exists()
 
 
 def test_a_stop_waits_for_no_stream_and_leaves_nothing(outsider: Outsider) -> None:
