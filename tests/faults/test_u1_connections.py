@@ -1,31 +1,26 @@
-"""U1 and U7: providers that cannot be reached, that break off before there is an answer, or that
-point elsewhere. The next endpoint answers in time, every attempt is listed, only the one that
-answered is paid, and no key goes to another host.
+"""U1 and U7: providers that break off before there is an answer, or that point elsewhere. The next
+endpoint answers in time, every attempt is listed, only the one that answered is paid, and no key
+goes to another host. Who cannot be reached is `test_http_client_connecting`'s.
 
 U2: upstreams that are slow in every way there is. Each call ends by the limit it has run into, its
 place is free again, and the upstream's connection is closed.
 """
 
 import json
-import socket
-import ssl
 import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 import requests
 
-from routing.simulator.testing import RawConnection, SimulatedUpstream
-from tests.conformance.desk import Desk, read_stream
-from tests.faults.bench import DEAR, DEAR_NANO, endpoint, model, personas, provider
-from tests.faults.conftest import CONNECT_S, GatewayWith
-from tests.faults.desks import attempts, told
+from routing.simulator.testing import RawConnection
+from tests.conformance.desk import read_stream
+from tests.faults.desks import attempts
 from tests.faults.raw_desk import (
     CONCURRENCY_MAX,
     FIRST_BYTE_S,
@@ -36,8 +31,7 @@ from tests.faults.raw_desk import (
     error_of,
 )
 from tests.gateway.outbound.conftest import certificate as certificate
-from tests.gateway.outbound.raw_upstream import RawUpstream, always, answer, chunk
-from tests.support.gateways import seed_account
+from tests.gateway.outbound.raw_upstream import chunk
 from tests.support.promptness import in_time
 from tests.support.raw_upstream import (
     CHUNKED,
@@ -53,104 +47,11 @@ from tests.support.raw_upstream import (
     head,
     whole,
 )
-from tests.support.server import GatewayServer
 from tests.support.wires import head_bytes
 
 pytestmark = pytest.mark.thorough
 pytest_plugins = ["tests.faults.raw_fixtures"]
 UNAVAILABLE = (502, "provider_unavailable")
-# What the caller is told when nobody else answers; the attempt has the same status. Other ways are
-# told by `test_http_client_connecting`.
-WAYS = {
-    "refused": UNAVAILABLE,
-    "blackhole": (524, "timeout"),
-    "badname": UNAVAILABLE,
-    "reset": UNAVAILABLE,
-}
-GOOD = b'{"choices":[{"message":{"role":"assistant","content":"over TLS"},"finish_reason":"stop"}]}'
-
-
-@contextmanager
-def refused_port() -> Iterator[int]:
-    """A port that is taken, and where nobody listens."""
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        yield taken.getsockname()[1]
-
-
-@contextmanager
-def black_hole() -> Iterator[int]:
-    """A listener whose backlog is full: connecting neither works nor fails."""
-    with ExitStack() as stack:
-        listener = stack.enter_context(socket.socket())
-        listener.bind(("127.0.0.1", 0))
-        listener.listen(0)
-        for _ in range(8):
-            filler = stack.enter_context(socket.socket())
-            filler.setblocking(False)
-            filler.connect_ex(listener.getsockname())
-        yield listener.getsockname()[1]
-
-
-@pytest.fixture(scope="module")
-def refusing(
-    gateway_with: GatewayWith, simulator: SimulatedUpstream, certificate: Path
-) -> Iterator[GatewayServer]:
-    """`alone/W` meets way W; `pair/W` has a good endpoint after it."""
-    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    tls.load_cert_chain(certificate)
-    with ExitStack() as stack:
-        reply = answer(GOOD, "Content-Type: application/json")
-        secure = stack.enter_context(RawUpstream(always(reply), tls))
-        urls = {
-            "refused": f"http://127.0.0.1:{stack.enter_context(refused_port())}",
-            "blackhole": f"http://127.0.0.1:{stack.enter_context(black_hole())}",
-            "badname": f"https://localhost:{secure.port}",
-            "goodname": f"https://127.0.0.1:{secure.port}",
-            "reset": f"{simulator.url}/reset",
-        }
-        ways = [provider(way, f"{url}/v1") for way, url in urls.items()]
-        models = []
-        for way in urls:
-            bad = endpoint(way, "sim/reset" if way == "reset" else "good")
-            pair = model(f"pair/{way}", bad, endpoint("second", pricing=DEAR))
-            models += [model(f"alone/{way}", bad), pair]
-        # The operator's own roots make the certificate good, so that its name alone is wrong.
-        trusted = {"SSL_CERT_FILE": str(certificate)}
-        yield gateway_with(models, providers=ways + personas(simulator), **trusted)
-
-
-@pytest.fixture
-def desk(refusing: GatewayServer, simulator: SimulatedUpstream) -> Desk:
-    simulator.clear()
-    return Desk(refusing, simulator, seed_account(refusing, credits_usd="1000"))
-
-
-@pytest.mark.grid
-@pytest.mark.parametrize("stream", [False, True])
-@pytest.mark.parametrize("way", WAYS)
-def test_who_cannot_be_reached_costs_the_connect_limit_and_nothing_else(
-    desk: Desk, way: str, stream: bool
-) -> None:
-    status, error_type = WAYS[way]
-    began = time.monotonic()
-    said = told(desk, stream=stream, model=f"pair/{way}")
-    in_time(time.monotonic() - began, CONNECT_S * 1.1 + REST_S)
-    assert attempts(desk, said["id"]) == [(way.capitalize(), status), ("Second", 200)]
-    prompt, completion = said["usage"]["prompt_tokens"], said["usage"]["completion_tokens"]
-    assert desk.paid_nano(said) == DEAR_NANO[0] * prompt + DEAR_NANO[1] * completion
-
-    response = desk.post(model=f"alone/{way}", stream=stream)
-
-    error = desk.told(response, status, error_type)
-    assert error["metadata"]["provider_name"] == way.capitalize()
-    assert f"{way}-secret" not in response.text
-    assert desk.charged_nano(response.headers["X-Generation-Id"]) == 0
-
-
-def test_the_certificate_is_good_for_its_own_name(desk: Desk) -> None:
-    """The twin of `badname`: without it the rig could fail for another reason."""
-    assert desk.ok(model="alone/goodname")["choices"][0]["message"]["content"] == "over TLS"
 
 
 # --- Broken off -----------------------------------------------------------------------------------
