@@ -1,5 +1,5 @@
 """Callers who stop reading a stream: cut off after a while, without blame for the upstream and with
-little memory; those who read slowly are served."""
+little memory."""
 
 import socket
 import threading
