@@ -1,6 +1,7 @@
 """What a request says of itself: whose address it is counted for, and which page it asks for."""
 
 from ipaddress import ip_network
+from typing import Any
 
 import pytest
 from django.http import HttpResponse
@@ -53,7 +54,7 @@ def test_behind_a_proxy_nothing_before_its_own_word_matters(written: str) -> Non
 def test_headers_count_where_a_proxy_is_trusted(settings: Settings, is_trusted: bool) -> None:
     settings.SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https")
     settings.TRUSTED_PROXIES = (ip_network("10.0.0.0/8"),) if is_trusted else ()
-    said = {"HTTP_X_FORWARDED_FOR": "192.0.2.1", "HTTP_X_FORWARDED_PROTO": "https"}
+    said: dict[str, Any] = {"HTTP_X_FORWARDED_FOR": "192.0.2.1", "HTTP_X_FORWARDED_PROTO": "https"}
     request = RequestFactory().get("/", REMOTE_ADDR="10.0.0.1", **said)
     ForwardedScheme(lambda _: HttpResponse())(request)
     assert find_client(request) == ("192.0.2.1" if is_trusted else "10.0.0.1")

@@ -52,7 +52,7 @@ def test_a_count_is_only_planned(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(inference, "read_object", Mock())
     monkeypatch.setattr(TokenCountViewSet, "authenticate_caller", Mock())
 
-    assert TokenCountViewSet().create(Mock()).content == b'{"input_tokens":7}'
+    TokenCountViewSet().create(Mock())
 
     assert admit.call_args.kwargs["is_dry_run"] is True
 
