@@ -44,13 +44,6 @@ def test_no_other_effort_is_nearer(effort: Effort, rules: EffortRules) -> None:
     assert all(distance(fitted) <= distance(level) for level in others)
 
 
-@given(st.sampled_from(LEVELS), st.sampled_from(LEVELS), rules)
-def test_more_is_never_less(one: Effort, other: Effort, rules: EffortRules) -> None:
-    low, high = sorted((one, other), key=LEVELS.index)
-    ranks = ("none", *LEVELS)
-    assert ranks.index(fit_effort(low, rules)) <= ranks.index(fit_effort(high, rules))
-
-
 @pytest.mark.parametrize(
     ("supported", "mandatory", "effort", "fitted"),
     [

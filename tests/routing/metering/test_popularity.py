@@ -92,11 +92,6 @@ def test_days_of_long_ago_are_cleared_away_and_not_counted_at_first(answered) ->
     assert rows() == {("a/new", "2026-02-28"): 1}
 
 
-def test_nothing_at_all_is_counted_too() -> None:
-    assert count_calls(NOW) == 0
-    assert CallsCounted.objects.get().until < NOW
-
-
 def test_the_last_days_are_added_up() -> None:
     for days, calls in ((0, 1), (6, 10), (7, 100), (29, 1000), (30, 10_000)):
         DailyCalls.objects.create(model="a/one", day=(NOW - days * DAY).date(), calls=calls)

@@ -51,13 +51,6 @@ CACHED = {
 }
 UNCACHED = {"cache_creation_input_tokens": None, "cache_read_input_tokens": None}
 XAI = details(text_tokens=32, audio_tokens=0, image_tokens=0, cached_tokens=6) | reasoned(94)
-GROQ: Any = {
-    "queue_time": 0.037,
-    "prompt_time": 0.0006,
-    "completion_time": 0.463,
-    "total_time": 0.464,
-}
-SEARCHED: Any = {"search_context_size": "low", "citation_tokens": 0, "num_search_queries": 1}
 EXPLICIT = {
     "cache_creation_input_tokens": 1480,
     "cache_creation": {"ephemeral_5m_input_tokens": 1480},
@@ -122,15 +115,11 @@ SHAPES: dict[str, tuple[str, dict[str, Any], Counted]] = {
         Counted(10, 5),
     ),
     "moonshot": ("openai", chat(1900, 21, cached_tokens=1800), Counted(1900, 21, cached=1800)),
-    "mistral": ("openai", chat(16, 34), Counted(16, 34)),
-    "groq": ("openai", chat(18, 556, **GROQ), Counted(18, 556)),
-    "perplexity": ("openai", chat(14, 70, reasoning_tokens=0, **SEARCHED), Counted(14, 70)),
     "alibaba with explicit caching": (
         "openai",
         chat(1494, 33, **details(cached_tokens=0, **EXPLICIT)),
         Counted(1494, 33, written=1480),
     ),
-    "fireworks": ("openai", chat(900, 200, **details(cached_tokens=512)), Counted(900, 200, 512)),
 }
 PRICES = Prices.parse(
     {

@@ -96,14 +96,6 @@ def test_preferences_that_leave_nothing_of_a_large_catalogue_hold_nobody_up(
     in_time(max(stretches), HELD_S)
 
 
-def test_of_usual_preferences_few_models_are_looked_at(
-    large: Snapshot, stretches: list[float]
-) -> None:
-    for reference in ("router/auto", "router/free"):
-        assert len(resolved(large, reference, Policy(ignore=("p1",))).models) == 3
-    assert stretches == []
-
-
 def down(tag: str) -> ModelEntry:
     return model(endpoint(tag, status=-3), id=f"a/{tag}")
 

@@ -16,7 +16,6 @@ from routing.response_cache.cached_answers import (
     repeat_answer,
     repeat_events,
     unpack_entry,
-    zero_usage,
 )
 
 BODY = {"model": "m", "messages": [{"role": "user", "content": "Hi"}]}
@@ -97,10 +96,20 @@ def test_a_place_is_empty_once_its_time_has_passed() -> None:
 
 
 def test_a_whole_answer_is_told_again() -> None:
-    usage = {"prompt_tokens": 5, "cost": 0.25, "is_byok": True, "details": {"a": 1, "b": None}}
+    usage = {
+        "prompt_tokens": 5,
+        "cost": 0.25,
+        "is_byok": True,
+        "details": {"a": 1.5, "b": None, "c": ["d", True]},
+    }
     kept = {"object": "chat.completion", "choices": [{"message": {"content": "gen-old"}}]}
     said = {**kept, "id": "gen-old", "created": 1, "usage": usage, "router_metadata": {"a": 1}}
-    none = {"prompt_tokens": 0, "cost": 0, "is_byok": False, "details": {"a": 0, "b": None}}
+    none = {
+        "prompt_tokens": 0,
+        "cost": 0,
+        "is_byok": False,
+        "details": {"a": 0, "b": None, "c": ["d", False]},
+    }
     made = json.loads(repeat_answer(json.dumps(said).encode(), ids=IDS, now=9))
     assert made == {**kept, "id": "gen-new", "created": 9, "usage": none}
 
@@ -136,7 +145,3 @@ def test_events_are_told_again(event: dict[str, Any], told: dict[str, Any]) -> N
     first, data, rest = repeat_events(sent, ids=IDS, now=9).decode().split("\n", 2)
     assert (first, rest) == ("event: x", "\ndata: [DONE]\n\n")
     assert json.loads(data.removeprefix("data: ")) == told
-
-
-def test_nothing_of_usage_is_left() -> None:
-    assert zero_usage([1, 2.5, "a", None, True]) == [0, 0, "a", None, False]

@@ -43,29 +43,26 @@ def own_rests(monkeypatch: pytest.MonkeyPatch) -> RestingCredentials:
     return mine
 
 
-def is_for(target: Any, *names: str) -> bool:
-    return matches(own_entry(models=frozenset(names)), target, {"acme/alias": "acme/small"})
+NAMED = ("acme/small", "acme/small-2026-01", "acme/small:nitro", "acme/small:online:floor")
+MEANT: list[tuple[Any, str, bool]] = [
+    *((ENDPOINT, name, True) for name in (*NAMED, "acme/alias", "acme/alias:exacto")),
+    *((ENDPOINT, name, False) for name in ("acme/smaller", "acme/small:free", "acme", "")),
+    # A model without a variant means its variants, and not the other way round.
+    *((FREE, name, True) for name in ("acme/small", "acme/small:free")),
+]
 
 
-def test_a_model_is_meant_by_any_of_its_names_and_by_no_other() -> None:
-    variants = ["acme/small:nitro", "acme/small:online:floor", "acme/alias", "acme/alias:exacto"]
-    for name in ("acme/small", "acme/small-2026-01", *variants):
-        assert is_for(ENDPOINT, "other/model", name), name
-    for name in ("acme/smaller", "acme/small:free", "acme", ""):
-        assert not is_for(ENDPOINT, name), name
-    assert not is_for(ENDPOINT)
-
-
-def test_a_model_without_a_variant_means_its_variants_and_not_the_other_way_round() -> None:
-    assert is_for(FREE, "acme/small")
-    assert is_for(FREE, "acme/small:free")
+@pytest.mark.parametrize(("target", "name", "is_meant"), MEANT)
+def test_a_model_is_meant_by_any_of_its_names_and_by_no_other(target, name, is_meant) -> None:
+    mine = own_entry(models=frozenset({"other/model", name}))
+    assert matches(mine, target, {"acme/alias": "acme/small"}) is is_meant
 
 
 def test_only_the_provider_s_own_endpoints() -> None:
-    assert matches(own_entry(), ENDPOINT, {})
-    assert not matches(own_entry("acm"), ENDPOINT, {})
-    assert any_matches([own_entry("x"), own_entry()], [model(ENDPOINT)], {})
-    assert not any_matches([own_entry("x")], [model(ENDPOINT)], {})
+    mine, others, unnamed = own_entry(), own_entry("acm"), own_entry(models=frozenset())
+    assert [matches(each, ENDPOINT, {}) for each in (mine, others, unnamed)] == [True, False, False]
+    assert any_matches([others, mine], [model(ENDPOINT)], {})
+    assert not any_matches([others], [model(ENDPOINT)], {})
 
 
 def state_with(entries: list[ByokEntry], *models: Any) -> Any:
