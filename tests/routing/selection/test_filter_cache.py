@@ -1,6 +1,7 @@
 """What is kept of a model for requests of one kind never makes a difference."""
 
 from dataclasses import replace
+from typing import Any
 from weakref import WeakSet
 
 from hypothesis import given
@@ -28,28 +29,19 @@ def plan_of(case: Case, ask: Requirements, policy: Policy, *, afresh: bool) -> o
     return select(models, ask, policy, case.state, random=lambda: case.chance)
 
 
-@ON_MANY
-@given(case=cases(), sizes=st.lists(st.tuples(TOKENS, st.none() | TOKENS), min_size=1, max_size=6))
-def test_requests_of_one_kind_get_what_each_would_get_alone(
-    case: Case, sizes: list[tuple[int, int | None]]
-) -> None:
-    standing = replace(case.policy, is_shared=True)
-    for prompt_tokens, output_tokens in sizes:
-        ask = case.ask._replace(prompt_tokens=prompt_tokens, output_tokens=output_tokens)
-        alone = plan_of(case, ask, replace(standing, is_shared=False), afresh=True)
-
-        assert plan_of(case, ask, standing, afresh=False) == alone
+REQUESTS = st.tuples(st.none() | asks(), st.none() | policies(), TOKENS, st.none() | TOKENS)
 
 
 @ON_MANY
-@given(case=cases(), others=st.lists(st.tuples(asks(), policies()), min_size=1, max_size=5))
-def test_requests_and_policies_of_many_kinds_are_told_apart(
-    case: Case, others: list[tuple[Requirements, Policy]]
-) -> None:
-    for ask, policy in [*others, *others, (case.ask, case.policy)]:
-        alone = plan_of(case, ask, replace(policy, is_shared=False), afresh=True)
+@given(case=cases(), requests=st.lists(REQUESTS, min_size=1, max_size=6))
+def test_each_request_gets_what_it_would_get_alone(case: Case, requests: list[Any]) -> None:
+    """Of one kind and of many, each asked for twice."""
+    for ask, policy, prompt_tokens, output_tokens in [*requests, *requests]:
+        sizes = {"prompt_tokens": prompt_tokens, "output_tokens": output_tokens}
+        asked, held_to = (ask or case.ask)._replace(**sizes), policy or case.policy
+        alone = plan_of(case, asked, replace(held_to, is_shared=False), afresh=True)
 
-        assert plan_of(case, ask, replace(policy, is_shared=True), afresh=False) == alone
+        assert plan_of(case, asked, replace(held_to, is_shared=True), afresh=False) == alone
 
 
 def test_it_is_kept_for_whoever_says_nothing_of_their_own() -> None:

@@ -182,28 +182,6 @@ def test_a_price_may_be_equal_to_its_cap(
     assert (tags(plan), removed(plan)) == ((["acme"], {}) if stays else ([], {"acme": PRICE}))
 
 
-@pytest.mark.parametrize(
-    ("required", "supported", "stays"),
-    [
-        (one("max_tokens"), one("max_completion_tokens"), True),
-        (one("max_tokens"), one("max_tokens"), True),
-        (one("max_tokens"), one("seed"), False),
-        (one("max_tokens", "seed"), one("max_tokens"), False),
-        (one("seed", "top_k"), one("seed", "top_k", "stop"), True),
-        (one("reasoning"), one("reasoning_effort"), False),
-        (one(), one(), True),
-    ],
-)
-def test_required_parameters(
-    required: frozenset[str], supported: frozenset[str], stays: bool
-) -> None:
-    known = endpoint("acme", supported_parameters=supported)
-
-    held = planned(known, required_parameters=required, require_parameters=True)
-    assert tags(held) == (["acme"] if stays else [])
-    assert tags(planned(known, required_parameters=required)) == ["acme"]
-
-
 # --- Preferences ----------------------------------------------------------------------------------
 
 

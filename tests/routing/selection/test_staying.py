@@ -137,7 +137,6 @@ def test_where_nothing_is_known_of_the_cache_the_conversation_stays() -> None:
             "dear",
             "Its cache would have saved 0.00009 USD, less than 0.0003 USD",
         ),
-        (WARM._replace(age_s=400.0), "dear", "nothing of it is cached any more"),
     ],
 )
 def test_a_trace_says_why_and_replays_to_the_same(cache: WarmCache, loser: str, text: str) -> None:
