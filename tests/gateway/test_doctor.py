@@ -86,9 +86,8 @@ def test_the_doctor_says_what_is_wrong_and_what_to_do(
 def test_a_version_whose_tables_are_not_there_yet_is_not_ready(
     start_gateway: StartGateway,
 ) -> None:
-    server = start_gateway()
+    server = start_gateway.build()
     execute(server, "DELETE FROM django_migrations WHERE app = 'routing' AND name LIKE '0001%'")
-    server.kill()
 
     server.start(until_ready=False)
 

@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 
 import pytest
 from django.db import OperationalError
-from django.test import Client, RequestFactory
+from django.test import RequestFactory
 
 from gateway import health
 from gateway.http.jsonio import loads
@@ -75,13 +75,6 @@ def test_only_a_deciding_check_makes_it_unready(monkeypatch: pytest.MonkeyPatch)
         answer = health.readyz(RequestFactory().get("/readyz"))
         assert answer.status_code == status
         assert loads(answer.content)["checks"] == {"catalogue": told}
-
-
-@pytest.mark.django_db
-def test_probes_answer_without_a_key_and_only_to_reading(client: Client) -> None:
-    assert client.get("/healthz").json() == {"status": "ok"}
-    assert client.get("/readyz").status_code == 200
-    assert client.post("/healthz").status_code == 405
 
 
 TOKEN = b"t" * 32

@@ -7,7 +7,7 @@ import json
 import threading
 import time
 from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -15,6 +15,7 @@ from uuid import uuid4
 
 import yaml
 
+from tests.support.local_site import SiteHandler
 from tests.support.manage import PROJECT
 
 KINDS = {
@@ -50,9 +51,9 @@ class Cluster:
         self.rights = read_rights("gateway-interns")
         # Called with the kind of what is to be created, before it is.
         self.before_create: Callable[[str], None] = lambda plural: None
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), _Handler)
+        handler = type("Handler", (_Handler,), {"site": self})
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
         self._server.daemon_threads = True
-        self._server.cluster = self  # type: ignore[attr-defined]  # Handlers find it there.
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.05,))
 
     @property
@@ -256,22 +257,15 @@ def check_fields(model: str, body: Object) -> None:
         raise Refused(400, f"strict decoding error: {json.dumps(body)} is not {json.dumps(again)}")
 
 
-class _Handler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-
-    def log_message(self, format: str, *args: object) -> None:
-        pass
-
-    @property
-    def cluster(self) -> Cluster:
-        return self.server.cluster  # type: ignore[attr-defined]  # As above.
+class _Handler(SiteHandler):
+    site: Cluster
 
     def _handle(self) -> None:
         url = urlsplit(self.path)
         query = {key: values[0] for key, values in parse_qs(url.query).items()}
         body = json.loads(self.rfile.read(int(self.headers.get("Content-Length", 0))) or b"{}")
         words = url.path.split("/namespaces/gateway-interns/")[-1].split("/")
-        cluster, plural = self.cluster, words[0]
+        cluster, plural = self.site, words[0]
         cluster.requests.append((self.command, "/".join(words)))
         try:
             if self.headers.get("Authorization") != f"Bearer {TOKEN}":
@@ -284,19 +278,19 @@ class _Handler(BaseHTTPRequestHandler):
                 self._stream(cluster.watch(query))
             elif len(words) == 3:
                 log = cluster.node.read_log(words[1], int(query["tailLines"]))
-                self._send(200, log, "text/plain")
+                self.answer(log, Content_Type="text/plain")
             else:
-                self._send(200, json.dumps(self._carry_out(words, query, body)).encode())
+                self._answer_json(self._carry_out(words, query, body))
         except Refused as refused:
             said = {"kind": "Status", "code": refused.status, "message": str(refused)}
-            self._send(refused.status, json.dumps(said).encode())
+            self._answer_json(said, status=refused.status)
         except OSError:
             self.close_connection = True
 
     do_GET = do_POST = do_DELETE = _handle
 
     def _carry_out(self, words: list[str], query: dict[str, str], body: Object) -> Object:
-        cluster, plural = self.cluster, words[0]
+        cluster, plural = self.site, words[0]
         if self.command == "POST":
             cluster.before_create(plural)
             return cluster.create(plural, body)
@@ -325,9 +319,5 @@ class _Handler(BaseHTTPRequestHandler):
                 self.wfile.write(b"%x\r\n%b\r\n" % (len(line), line))
         self.wfile.write(b"0\r\n\r\n")
 
-    def _send(self, status: int, body: bytes, kind: str = "application/json") -> None:
-        self.send_response(status)
-        self.send_header("Content-Type", kind)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
+    def _answer_json(self, value: Object, *, status: int = 200) -> None:
+        self.answer(json.dumps(value).encode(), status=status, Content_Type="application/json")

@@ -1,6 +1,6 @@
 """The way of one plain chat request through the gateway: `python -m tests.load.walk [--list]`.
 
-One gateway in this process on SQLite, its provider a socket that answers at once. Prints how many
+One gateway in this process on SQLite, its provider the simulated upstream. Prints how many
 files of the product the request's thread enters and how many calls it makes there; with `--list`,
 which ones, in order. The ledger's thread works for all requests and is not counted.
 """
@@ -9,39 +9,24 @@ import argparse
 import io
 import json
 import os
-import socket
 import sys
 import tempfile
-import threading
 from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
 from typing import Any, Final
 
+from routing.simulator.testing import SimulatedUpstream
+
 PROJECT: Final = Path(__file__).resolve().parents[2]
 _PRODUCT: Final = tuple(f"{PROJECT}/{app}/" for app in ("gateway", "accounts", "routing"))
 _MODEL: Final = "walk/plain"
+_PATH: Final = "/api/v1/chat/completions"
 # Enough requests for every cache that a later one finds filled.
 _WARM_UPS: Final = 20
-_ANSWER: Final = json.dumps(
-    {
-        "id": "up-1",
-        "object": "chat.completion",
-        "created": 1_700_000_000,
-        "model": "plain",
-        "choices": [
-            {
-                "index": 0,
-                "message": {"role": "assistant", "content": "Hello to you"},
-                "finish_reason": "stop",
-            }
-        ],
-        "usage": {"prompt_tokens": 9, "completion_tokens": 3, "total_tokens": 12},
-    }
-).encode()
 _CATALOGUE: Final = """
 providers:
-  - {slug: walk, name: Walk, kind: openai, base_url: "http://127.0.0.1:PORT/v1"}
+  - {slug: walk, name: Walk, kind: openai, base_url: "URL/default/v1"}
 models:
   - id: walk/plain
     name: Plain
@@ -81,28 +66,7 @@ class Walk:
         return list(dict.fromkeys(call.partition(":")[0] for call in self.calls))
 
 
-def provider() -> int:
-    """The port of a provider that gives every request the same answer, on connections kept open."""
-    listener = socket.create_server(("127.0.0.1", 0))
-
-    def answer(connection: socket.socket) -> None:
-        head = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
-        with connection:
-            # A request is small enough to come in one piece.
-            while connection.recv(65_536):
-                connection.sendall(head % len(_ANSWER) + _ANSWER)
-
-    def accept() -> None:
-        while True:
-            connection, _ = listener.accept()
-            threading.Thread(target=answer, args=(connection,), daemon=True).start()
-
-    threading.Thread(target=accept, daemon=True).start()
-    port: int = listener.getsockname()[1]
-    return port
-
-
-def gateway(folder: Path, port: int) -> Callable[[], bytes]:
+def gateway(folder: Path, url: str) -> Callable[[], bytes]:
     """A gateway with one model; what is returned asks it one question and gives the answer."""
     os.environ |= {
         "DJANGO_SETTINGS_MODULE": "gateway.settings",
@@ -110,6 +74,8 @@ def gateway(folder: Path, port: int) -> Callable[[], bytes]:
         "DATABASE_URL": f"sqlite:///{folder}/walk.sqlite3",
         "REDIS_URL": "",
     }
+    from django.test import RequestFactory
+
     from gateway.wsgi import application  # The environment is read when Django is set up.
 
     def manage(*command: str) -> dict[str, Any]:
@@ -119,7 +85,7 @@ def gateway(folder: Path, port: int) -> Callable[[], bytes]:
         call_command(*command, stdout=out)
         return dict(json.loads(out.getvalue() or "{}"))
 
-    (folder / "catalogue.yaml").write_text(_CATALOGUE.replace("PORT", str(port)))
+    (folder / "catalogue.yaml").write_text(_CATALOGUE.replace("URL", url))
     manage("migrate", "--verbosity", "0")
     manage("load_catalogue", str(folder / "catalogue.yaml"), "--json")
     account = ("--account", "walk", "--workspace", "main", "--credits", "5")
@@ -131,23 +97,13 @@ def gateway(folder: Path, port: int) -> Callable[[], bytes]:
         {"model": _MODEL, "messages": [{"role": "user", "content": "Hello"}], "max_tokens": 40}
     ).encode()
 
+    headers = {"Authorization": f"Bearer {key}", "User-Agent": "walk"}
+
     def ask() -> bytes:
-        environ = {
-            "REQUEST_METHOD": "POST",
-            "PATH_INFO": "/api/v1/chat/completions",
-            "RAW_URI": "/api/v1/chat/completions",
-            "QUERY_STRING": "",
-            "CONTENT_TYPE": "application/json",
-            "CONTENT_LENGTH": str(len(body)),
-            "HTTP_HOST": "127.0.0.1",
-            "HTTP_AUTHORIZATION": f"Bearer {key}",
-            "HTTP_USER_AGENT": "walk",
-            "REMOTE_ADDR": "127.0.0.1",
-            "wsgi.input": io.BytesIO(body),
-            "wsgi.url_scheme": "http",
-        }
+        request = RequestFactory(headers=headers).post(_PATH, body, "application/json")
+        environ = {**request.environ, "RAW_URI": _PATH, "wsgi.input": io.BytesIO(body)}
         statuses: list[str] = []
-        response = application(environ, lambda status, *_: statuses.append(status))  # type: ignore[arg-type]
+        response = application(environ, lambda status, *_: statuses.append(status))  # type: ignore[arg-type]  # Nothing is written by it.
         try:
             answer = b"".join(response)
         finally:
@@ -158,10 +114,13 @@ def gateway(folder: Path, port: int) -> Callable[[], bytes]:
     return ask
 
 
-def walked() -> Walk:
+def measure_walk() -> Walk:
     """The way of one request after others have filled the caches."""
-    with tempfile.TemporaryDirectory(prefix="gateway-walk-") as folder:
-        ask = gateway(Path(folder), provider())
+    with (
+        tempfile.TemporaryDirectory(prefix="gateway-walk-") as folder,
+        SimulatedUpstream() as upstream,
+    ):
+        ask = gateway(Path(folder), upstream.url)
         for _ in range(_WARM_UPS):
             ask()
         with Walk() as walk:
@@ -176,7 +135,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="walk")
     parser.add_argument("--list", action="store_true", help="print files and calls in order")
     is_listed = parser.parse_args().list
-    walk = walked()
+    walk = measure_walk()
     if is_listed:
         sys.stdout.write("\n".join([*walk.files, "", *walk.calls, "", ""]))
     sys.stdout.write(f"{len(walk.files)} files, {len(walk.calls)} calls\n")

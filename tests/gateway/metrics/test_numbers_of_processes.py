@@ -4,10 +4,13 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from gateway.metrics import files
+from gateway.metrics.files import LabelValues
 from tests.support.manage import PROJECT
 
 _COUNT = """
@@ -132,3 +135,16 @@ def test_a_new_run_begins_anew_once_nobody_counts_any_more(home: Home) -> None:
 
     assert list(home.files.glob("*.db")) == []
     assert list(home.files.glob("*.values")) == []
+
+
+def test_what_is_too_many_is_other_in_all_processes(settings: Any, tmp_path: Path) -> None:
+    settings.GATEWAY_HOME = tmp_path
+    files.folder.cache_clear()
+    try:
+        mine, theirs = LabelValues("model", most=3), LabelValues("model", most=3)
+
+        assert [mine.limit(name) for name in ("a", "b", "line\nbreak")] == ["a", "b", "other"]
+        assert [theirs.limit(name) for name in ("c", "d", "a")] == ["c", "other", "a"]
+        assert [mine.limit(name) for name in ("d", "c")] == ["other", "c"]
+    finally:
+        files.folder.cache_clear()

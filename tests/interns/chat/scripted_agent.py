@@ -14,13 +14,13 @@ from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
-from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 from uuid import UUID
 
 from interns.runtime.client import AgentClient
 from interns.runtime.driver import AgentAccess, AgentAddress
+from tests.support.local_site import SiteHandler
 
 PLACES = "SCRIPTED_INTERN_PLACES"
 TOKEN = "scripted-token"
@@ -151,12 +151,8 @@ class _Server(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
     request_queue_size = 64
 
 
-class _Handler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
+class _Handler(SiteHandler):
     agent: ScriptedAgent
-
-    def log_message(self, format: str, *args: Any) -> None:
-        pass
 
     def do_GET(self) -> None:
         if self.path == "/":
@@ -259,13 +255,8 @@ class _Handler(BaseHTTPRequestHandler):
         self._json(said.pop("status"), {"error": said})
 
     def _json(self, status: int, value: Any) -> None:
-        body = json.dumps(value).encode()
-        self.send_response(status)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
         with suppress(OSError):
-            self.wfile.write(body)
+            self.answer(json.dumps(value).encode(), status=status, Content_Type="application/json")
 
 
 class PointedDriver(AgentClient):

@@ -175,18 +175,6 @@ def test_interns_of_others_are_not_found(team: Team) -> None:
     assert team.refused(400, "PUT", nowhere, {}).startswith("value")
 
 
-def test_who_may_not_change_an_intern_may_not_change_its_vault(team: Team) -> None:
-    intern = team.intern()
-    team.put(f"{of(intern)}/a", key="boss")
-    for key in ("other", "nobody"):
-        assert team.names(of(intern), key=key) == ["a"]
-        for method, end in (("PUT", "/a"), ("DELETE", "/a"), ("POST", "/copy")):
-            asked = (method, f"{of(intern)}{end}", GOOD.get(method))
-            assert team.refused(403, *asked, key=key) == "Forbidden"
-    # The workspace's own vault is everybody's who has a key in it.
-    team.put(TOKEN, key="other")
-
-
 def test_an_intern_s_own_key_sees_its_own_secrets_alone(team: Team) -> None:
     intern, own = team.running()
     other = team.intern("second")
