@@ -66,7 +66,7 @@ class BootFailed(Exception):
 
 
 class RuntimeStopped(Exception):
-    """Who stops the gateway has stopped what was being booted, too."""
+    """What was being booted had to end with the gateway, or where its machine was not heard of."""
 
 
 def provision(lease: InternLease, driver: Driver, *, by: str) -> bool:
@@ -224,7 +224,7 @@ class _BootAttempt:
             )
             if health.ok:
                 return
-            if health.was_stopped:
+            if health.was_stopped or health.was_fenced:
                 raise RuntimeStopped
             if health.exited or time.monotonic() >= deadline:
                 said = health.detail or "the runtime does not answer"

@@ -219,9 +219,15 @@ def test_one_that_had_to_stop_where_it_is_boots_again_there(machines: Machines, 
     assert reconcile(machines.on("a")).lost == []
     assert probe_all(machines.on("a")) == 1
     assert machines.farm.get(made["id"])["status"] == "stopped"
-    machines.script("a").heal()
     assert move_interns() == 1
+    # So does a boot that is cut short in the same way.
     assert machines.work() == ["a"]
+    assert machines.farm.get(made["id"])["status"] == "provisioning"
+    machines.script("a").heal()
+    machines.farm.expire(made["id"])
+    machines.farm.reap()
+    assert machines.work() == ["a"]
+    assert machines.farm.get(made["id"])["status"] == "running"
     assert machines.script("a").read()["disks"][made["id"]] == ["notes.txt", "since.txt"]
     assert events(made) == []
 
