@@ -307,8 +307,3 @@ def test_what_chat_checks_and_messages_do_not_is_not_taken_unchecked() -> None:
     assert (body["min_p"], body["seed"]) == (0.1, 7)
     assert not {"modalities", "debug", "n"} & set(body)
     assert "seed" not in messages.accepted(seed="x").body
-
-
-@pytest.mark.parametrize("format", "cr")
-def test_max_tool_calls_does_not_count_beside_stop_conditions(format: str) -> None:
-    FORMATS[format].accepted(max_tool_calls=31, stop_server_tools_when=CONDITIONS)

@@ -28,46 +28,17 @@ def content(*deltas: dict[str, Any], **fields: Any) -> list[dict[str, Any]]:
     return Read(written(*deltas, **fields)).content
 
 
-def test_row_65_a_text_is_told_in_the_order_of_the_format() -> None:
-    data = written({"content": "Hel"}, {"content": "lo"})
-    assert kinds(data) == [
-        *("message_start", "ping", "start", "delta", "delta", "stop"),
-        *("message_delta", "message_stop"),
-    ]
-    events = events_of(data)
-    start = events[0]["message"]
-    usage, own_id = start.pop("usage"), start.pop("id")
-    assert (own_id[:4], len(own_id)) == ("msg_", 28)
-    assert start == {
-        "type": "message",
-        "role": "assistant",
-        "model": "acme/small",
-        "provider": "Acme",
-        "content": [],
-        **NO_END,
-    }
-    assert usage["output_tokens"] == 0 < usage["input_tokens"]
-    assert events[2]["content_block"] == {"type": "text", "text": "", "citations": []}
-    assert events[3]["delta"] == {"type": "text_delta", "text": "Hel"}
-    assert events[6]["delta"] == {**NO_END, "stop_reason": "end_turn"}
-    assert events[7] == {"type": "message_stop"}
-
-
 def test_the_last_usage_tells_the_charge() -> None:
     usage = events_of(written(end=ending(service_tier="default")))[-2]["usage"]
     assert usage == build_usage(USAGE, "default")
     assert (usage["cost"], usage["service_tier"]) == (USAGE["cost"], "standard")
 
 
-def test_row_66_metadata_stand_in_the_very_last_event() -> None:
-    data = written({"content": "x"}, end=ending(router_metadata={"strategy": "s"}))
-    assert data.count(b"router_metadata") == 1
-    assert events_of(data)[-1] == {"type": "message_stop", "router_metadata": {"strategy": "s"}}
-
-
 def test_a_stream_without_anything_to_say_is_whole() -> None:
     assert kinds(written()) == ["message_start", "ping", "message_delta", "message_stop"]
-    assert kinds(stream().write_ending(ending()))[0] == "message_start"
+    start, *_ = events_of(stream().write_ending(ending()))
+    assert start["message"].items() >= {**NO_END, "provider": "Acme", "content": []}.items()
+    assert start["message"]["usage"]["input_tokens"] > 0
     nothing: dict[str, Any] = {"images": []}
     assert content({"content": ""}, {"role": "assistant", "content": None}, nothing) == []
 

@@ -45,30 +45,6 @@ def thought(kind: str, index: int = 0, **said: Any) -> Event:
     return {"reasoning_details": [{"type": f"reasoning.{kind}", "index": index, **said}]}
 
 
-def test_row_70_text_in_exact_order() -> None:
-    events = told({"role": "assistant", "content": ""}, {"content": "he"}, {"content": "llo"})
-    assert kinds(events) == [
-        *("created", "in_progress", "output_item.added", "content_part.added"),
-        *("output_text.delta", "output_text.delta", "output_text.done"),
-        *("content_part.done", "output_item.done", "completed"),
-    ]
-    assert [event["sequence_number"] for event in events] == list(range(10))
-    begun = events[0]["response"]
-    assert begun == events[1]["response"]
-    assert (begun["status"], begun["output"], begun["usage"]) == ("in_progress", [], None)
-    place = {"item_id": events[2]["item"]["id"], "output_index": 0, "content_index": 0}
-    empty = {"type": "output_text", "text": "", "annotations": [], "logprobs": []}
-    assert events[2]["item"]["content"] == []
-    assert events[3].items() >= {**place, "part": empty}.items()
-    delta = {**place, "logprobs": [], "delta": "he"}
-    assert events[4] == {"type": "response.output_text.delta", "sequence_number": 4, **delta}
-    assert events[6].items() >= {**place, "text": "hello", "logprobs": []}.items()
-    assert events[7]["part"] == {**empty, "text": "hello"}
-    final = events[-1]["response"]
-    assert final["usage"]["cost"] == 0.0000012
-    assert final["output"] == [events[8]["item"]]
-
-
 def test_the_official_library_knows_every_event() -> None:
     events = told(
         {"reasoning": "t"},

@@ -3,7 +3,6 @@
 from typing import Any
 
 import pytest
-from openai.types.responses import Response
 
 from gateway.http.errors import GatewayError
 from routing.formats.responses.format import RESPONSES
@@ -60,15 +59,6 @@ def test_a_plain_answer_has_every_field() -> None:
             "is_byok": False,
         },
     }
-
-
-def test_the_official_library_reads_it() -> None:
-    asked: dict[str, Any] = {"reasoning": {"effort": "low"}, "text": {"verbosity": "low"}}
-    asked |= {"tools": [FUNCTION], "tool_choice": {"type": "function", "name": "f"}}
-    message = {"reasoning": "t", "content": "a", "tool_calls": [CALL]}
-    answer = Response.model_validate(whole(message, **asked))
-    assert answer.output_text == "a"
-    assert [item.type for item in answer.output] == ["reasoning", "message", "function_call"]
 
 
 def test_the_request_is_echoed() -> None:
