@@ -5,7 +5,6 @@ from typing import Any
 import pytest
 
 from gateway.http.jsonio import dumps
-from routing.formats.chat.request import PARAMETER_VOCABULARY
 from routing.formats.reasoning import Reasoning
 from tests.routing.formats.chat_bodies import (
     BODIES,
@@ -105,14 +104,6 @@ SHAPE = {"type": "json_schema", "json_schema": {"name": "n", "schema": {"type": 
 )
 def test_what_an_endpoint_must_support(fields: dict[str, Any], required: set[str]) -> None:
     assert accepted(**fields).required_parameters == required
-
-
-def test_supplied_parameters_are_the_vocabulary_words_that_ask_for_something() -> None:
-    request = accepted(
-        temperature=0, top_p=None, tools=[], stop=[], logit_bias={}, stream=True, foo=1, seed=5
-    )
-    assert request.supplied_parameters == {"temperature", "seed"}
-    assert len(PARAMETER_VOCABULARY) == 26
 
 
 def test_small_readings() -> None:

@@ -37,15 +37,6 @@ def parts_of(*blocks: dict[str, Any]) -> Any:
     return message["content"]
 
 
-def test_system_and_texts() -> None:
-    assert chat_of(USER, system="be") == [{"role": "system", "content": "be"}, USER]
-    assert chat_of(USER, system="") == [USER]
-    marked = {**TEXT, "cache_control": {**EPHEMERAL, "ttl": "1h"}}
-    assert chat_of(USER, system=[TEXT, marked])[0]["content"] == [TEXT, marked]
-    assert chat_of(USER, said("system", TEXT))[1] == {"role": "system", "content": "x"}
-    assert parts_of({**TEXT, "citations": None, "zz": 1}) == "x"
-
-
 def test_one_assistant_turn_is_one_message() -> None:
     turn = said("assistant", THOUGHT, REDACTED, TEXT, USE)
     assert chat_of(USER, turn) == [

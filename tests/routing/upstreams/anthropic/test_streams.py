@@ -111,13 +111,6 @@ def test_an_input_without_fragments_is_told_whole(given: Any, arguments: str, en
     assert message["tool_calls"][0]["function"]["arguments"] == arguments
 
 
-def test_blocks_side_by_side_are_kept_apart() -> None:
-    begun = [start(n, type="tool_use", id="ab"[n], name="f", input={}) for n in (0, 1)]
-    pieces = [delta(n, "input_json_delta", partial_json=f"[{n}]") for n in (1, 0)]
-    calls = added_up(read(*begun, *pieces))["tool_calls"]
-    assert [call["function"]["arguments"] for call in calls] == ["[0]", "[1]"]
-
-
 def test_the_end_tells_the_reason_the_sequence_and_why_it_refused() -> None:
     def ended(**delta: Any) -> Event:
         [event] = read({"type": "message_delta", "delta": delta})

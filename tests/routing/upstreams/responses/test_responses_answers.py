@@ -113,25 +113,6 @@ def test_refusals_images_and_logprobs() -> None:
     }
 
 
-def incomplete(details: Any) -> dict[str, Any]:
-    return {"status": "incomplete", "incomplete_details": details}
-
-
-@pytest.mark.parametrize(
-    ("fields", "finish"),
-    [
-        ({}, "stop"),
-        ({"status": None}, "stop"),
-        (incomplete({"reason": "max_output_tokens"}), "length"),
-        (incomplete({"reason": "tired"}), "length"),
-        (incomplete(None), None),
-        (incomplete({"reason": "content_filter"}), "content_filter"),
-    ],
-)
-def test_how_it_ended(fields: dict[str, Any], finish: str | None) -> None:
-    assert answer(message(said("x")), **fields).native_finish == finish
-
-
 def test_usage_in_the_chat_formats_names() -> None:
     usage = {
         "input_tokens": 100,

@@ -124,11 +124,6 @@ def test_an_answer_is_reasoning_then_text_then_calls() -> None:
     ]
 
 
-@pytest.mark.parametrize("content", [None, "", []])
-def test_an_empty_answer_is_an_empty_answer(content: Any) -> None:
-    assert items_of(assistant(content)) == [message("assistant", "")]
-
-
 def thought(id: str | None, summary: str = "", content: str = "", seal: str | None = None) -> Any:
     """A reasoning item, each word of summary and content as a piece of its own."""
     item: dict[str, Any] = {"type": "reasoning", **({"id": id} if id else {})}
