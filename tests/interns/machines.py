@@ -36,12 +36,12 @@ class Machines:
     def script(self, name: str) -> Script:
         return Script(self._folder / name / "runtimes")
 
-    def beat(self, *names: str, free_gib: int = 16) -> None:
-        """Have them be alive, with that much memory."""
+    def beat(self, *names: str) -> None:
+        """Have them be alive, with 16 GiB of memory."""
         for name in names:
             self.on(name)
             assert hosts.write_heartbeat(datetime.now(UTC))
-        InternHost.objects.filter(name__in=names).update(free_memory_bytes=free_gib * GIB)
+        InternHost.objects.filter(name__in=names).update(free_memory_bytes=16 * GIB)
 
     def silence(self, name: str) -> None:
         """Have it not been heard of for an hour, in which the others were."""

@@ -8,7 +8,7 @@ and what each took first, with nothing remembered of the hours that were rolled 
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
@@ -42,14 +42,13 @@ WHERE kind = 'usage' GROUP BY api_key_id, day
 @dataclass(frozen=True)
 class Pages:
     """Each page's milliseconds, those of this process's CPU, and those of somebody who comes first,
-    by its name; its statements; and the bytes of the largest one."""
+    by its name; and its statements."""
 
     rows: int
     taken_ms: dict[str, list[float]] = field(default_factory=dict)
     cpu_ms: dict[str, list[float]] = field(default_factory=dict)
     first_ms: dict[str, list[float]] = field(default_factory=dict)
     statements: dict[str, int] = field(default_factory=dict)
-    largest_bytes: int = 0
 
 
 def measure(rows: int, rounds: int) -> Pages:
@@ -60,16 +59,15 @@ def measure(rows: int, rounds: int) -> Pages:
     now = datetime.now(UTC)
     asked = list_pages(fill_account(rows, now), now)
     pages = Pages(rows)
-    largest = 0
     for number in range(_WARM_ROUNDS + rounds):
         for name, ask in asked.items():
             began_s, cpu_s = time.perf_counter(), time.process_time()
             if number == 0:
                 with CaptureQueriesContext(connection) as captured:
-                    largest = max(largest, ask())
+                    ask()
                 pages.statements[name] = len(captured)
             else:
-                largest = max(largest, ask())
+                ask()
             if number >= _WARM_ROUNDS:
                 taken_ms = (time.perf_counter() - began_s) * 1000
                 pages.taken_ms.setdefault(name, []).append(taken_ms)
@@ -80,7 +78,7 @@ def measure(rows: int, rounds: int) -> Pages:
             began_s = time.perf_counter()
             ask()
             pages.first_ms.setdefault(name, []).append((time.perf_counter() - began_s) * 1000)
-    return replace(pages, largest_bytes=largest)
+    return pages
 
 
 def _forget_sums() -> None:
@@ -114,7 +112,7 @@ def fill_account(rows: int, now: datetime) -> Mapping[str, Any]:
     return owner
 
 
-def list_pages(owner: Mapping[str, Any], now: datetime) -> dict[str, Callable[[], int]]:
+def list_pages(owner: Mapping[str, Any], now: datetime) -> dict[str, Callable[[], None]]:
     """Every page by its path; each asks once, and must be answered. Those for operators alone are
     asked for by one."""
     from django.test import Client
@@ -164,16 +162,15 @@ def list_pages(owner: Mapping[str, Any], now: datetime) -> dict[str, Callable[[]
     operator = User.objects.create(username="operator", is_staff=True)
     assert Account.objects.count() == 1
 
-    def build(user: User, name: str, args: list[Any]) -> Callable[[], int]:
+    def build(user: User, name: str, args: list[Any]) -> Callable[[], None]:
         client = Client(headers={"Accept": "text/html"})
         client.force_login(user, backend="django.contrib.auth.backends.ModelBackend")
         path = reverse(f"console:{name}", args=args)
 
-        def ask() -> int:
+        def ask() -> None:
             # The longest period, which sums up most.
             response = client.get(path, {"period": "30d"})
             assert response.status_code == 200, (path, response.status_code)
-            return len(response.content)
 
         return ask
 

@@ -22,8 +22,8 @@ from tests.support.scripted_driver import FOLDER, Script
 from tests.support.server import GatewayServer
 from tests.support.valkey import ValkeyServer
 
-_CELERY = [str(Path(sys.executable).parent / "celery"), "--quiet", "-A", "gateway"]
-_WORKER = ["worker", "--without-mingle", "--without-gossip", "--loglevel", "WARNING"]
+CELERY = [str(Path(sys.executable).parent / "celery"), "--quiet", "-A", "gateway"]
+WORKER = ["worker", "--without-mingle", "--without-gossip", "--loglevel", "WARNING"]
 # As in the Procfile, with fewer slots.
 WORKERS = {
     "interns": ["--queues", "interns", "--concurrency", "3"],
@@ -53,11 +53,11 @@ class Ranch:
         self._spawn("beat", ["beat", "--pidfile=", "--schedule", str(self.folder / "schedule")])
 
     def start_worker(self, name: str) -> None:
-        self._spawn(name, [*_WORKER, "--hostname", f"{name}@%h", *WORKERS[name]])
+        self._spawn(name, [*WORKER, "--hostname", f"{name}@%h", *WORKERS[name]])
 
     def _spawn(self, name: str, arguments: list[str]) -> None:
         self._running[name] = processes.spawn(
-            [*_CELERY, *arguments],
+            [*CELERY, *arguments],
             log=self.folder / f"{name}.log",
             env=self.server.env,
             cwd=PROJECT,

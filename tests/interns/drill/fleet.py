@@ -7,7 +7,6 @@ import os
 import secrets
 import signal
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -22,16 +21,11 @@ from tests.support import processes
 from tests.support.bed import Bed
 from tests.support.gateways import SeededAccount, StartGateway, seed_account
 from tests.support.manage import PROJECT
+from tests.support.ranch import CELERY, WORKER, WORKERS
 from tests.support.running import processes_with
 from tests.support.server import GatewayServer
 from tests.support.valkey import ValkeyServer
 
-_CELERY = [str(Path(sys.executable).parent / "celery"), "--quiet", "-A", "gateway"]
-_PLAIN = ["--without-mingle", "--without-gossip", "--loglevel", "WARNING"]
-_WORKERS = {
-    "interns": ["--queues", "interns", "--concurrency", "2"],
-    "intern-control": ["--queues", "intern-control", "--pool", "threads", "--concurrency", "4"],
-}
 # The life signs of a machine that is busy may be late; two thirds of it bound its interns.
 HOST_S = 24.0
 PATIENCE_S = 150.0
@@ -61,9 +55,9 @@ class Machine:
         self._workers: dict[str, subprocess.Popen[bytes]] = {}
 
     def start(self) -> None:
-        for kind, options in _WORKERS.items():
+        for kind, options in WORKERS.items():
             self._workers[kind] = processes.spawn(
-                [*_CELERY, "worker", *_PLAIN, "--hostname", f"{kind}@{self.name}", *options],
+                [*CELERY, *WORKER, "--hostname", f"{kind}@{self.name}", *options],
                 log=self.home / f"{kind}.log",
                 env=self._env,
                 cwd=PROJECT,
@@ -123,7 +117,7 @@ class Fleet:
         for machine in self.machines.values():
             machine.start()
         self._beat = processes.spawn(
-            [*_CELERY, "beat", "--pidfile=", "--schedule", str(self.server.folder / "schedule")],
+            [*CELERY, "beat", "--pidfile=", "--schedule", str(self.server.folder / "schedule")],
             log=self.server.folder / "beat.log",
             env=self.server.env,
             cwd=PROJECT,

@@ -8,12 +8,13 @@ import pytest
 from interns.runtime.driver import ArchiveFailed, ChatRefused, EndEvent, QuestionEvent
 from tests.interns.runtime.bench import Bench, calls, read
 
-EVERY_DRIVER = pytest.mark.parametrize("bench", ["plain", "sandboxed", "scripted"], indirect=True)
+# Whose disk belongs to a user of its own.
+SANDBOXED = pytest.mark.parametrize("bench", ["sandboxed"], indirect=True)
 
 pytestmark = [pytest.mark.timeout(120), pytest.mark.thorough]
 
 
-@EVERY_DRIVER
+@pytest.mark.parametrize("bench", ["plain", "scripted"], indirect=True)
 def test_a_life(bench: Bench) -> None:
     driver = bench.driver
     plan, runtime = bench.boot()
@@ -49,7 +50,7 @@ def test_a_life(bench: Bench) -> None:
             driver.archive(nobody, io.BytesIO())
 
 
-@pytest.mark.parametrize("bench", ["plain", "sandboxed"], indirect=True)
+@SANDBOXED
 def test_files_and_sessions_stay(bench: Bench) -> None:
     plan, _ = bench.boot()
     bench.says(calls("write_file", path="notes/a.txt", content="kept"), {"text": "Done."})
@@ -84,7 +85,7 @@ def test_files_and_sessions_stay(bench: Bench) -> None:
     assert copy.getvalue() == first.getvalue()
 
 
-@pytest.mark.parametrize("bench", ["sandboxed"], indirect=True)
+@SANDBOXED
 def test_questions(bench: Bench) -> None:
     plan, _ = bench.boot()
     ask = calls("ask_person", message="Which colour?", fields=[{"name": "colour"}])
