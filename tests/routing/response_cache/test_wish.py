@@ -14,41 +14,33 @@ def _enabled(settings) -> None:
     settings.ROUTER_RESPONSE_CACHE_ENABLED = True
 
 
-@pytest.mark.parametrize(
-    ("header", "preset", "is_on"),
-    [
-        (None, {}, False),
-        ("true", {}, True),
-        (" TRUE ", {}, True),
-        ("1", {}, False),
-        ("", {"cache_enabled": True}, True),
-        (None, {"cache_enabled": True}, True),
-        ("false", {"cache_enabled": True}, False),
-        ("true", {"cache_enabled": False}, False),
-        ("true", {"cache_enabled": None}, True),
-        (None, {"cache_ttl_seconds": 5}, False),
-    ],
-)
-def test_who_switches_it_on(header: str | None, preset: dict[str, Any], is_on: bool) -> None:
-    headers = {} if header is None else {"HTTP_X_ROUTER_CACHE": header}
-    assert (read_cache_options(headers, preset) is not None) is is_on
+# Whether the workspace wants it, the header, the preset, and whether it is on.
+SWITCHED: list[tuple[bool, str | None, dict[str, Any], bool]] = [
+    (False, None, {}, False),
+    (False, "true", {}, True),
+    (False, " TRUE ", {}, True),
+    (False, "1", {}, False),
+    (False, "", {"cache_enabled": True}, True),
+    (False, None, {"cache_enabled": True}, True),
+    (False, "false", {"cache_enabled": True}, False),
+    (False, "true", {"cache_enabled": False}, False),
+    (False, "true", {"cache_enabled": None}, True),
+    (False, None, {"cache_ttl_seconds": 5}, False),
+    (True, None, {}, True),
+    (True, None, {"cache_enabled": None}, True),
+    (True, "odd", {"cache_ttl_seconds": 5}, True),
+    (True, "false", {}, False),
+    (True, "true", {"cache_enabled": False}, False),
+]
 
 
-@pytest.mark.parametrize(
-    ("header", "preset", "is_on"),
-    [
-        (None, {}, True),
-        (None, {"cache_enabled": None}, True),
-        ("odd", {"cache_ttl_seconds": 5}, True),
-        ("false", {}, False),
-        ("true", {"cache_enabled": False}, False),
-    ],
-)
-def test_a_workspace_switches_it_on_for_requests_that_do_not_say(
-    header: str | None, preset: dict[str, Any], is_on: bool
+@pytest.mark.parametrize(("by_default", "header", "preset", "is_on"), SWITCHED)
+def test_who_switches_it_on(
+    by_default: bool, header: str | None, preset: dict[str, Any], is_on: bool
 ) -> None:
     headers = {} if header is None else {"HTTP_X_ROUTER_CACHE": header}
-    assert (read_cache_options(headers, preset, by_default=True) is not None) is is_on
+    options = read_cache_options(headers, preset, by_default=by_default)
+    assert (options is not None) is is_on
 
 
 @pytest.mark.parametrize(
