@@ -7,6 +7,26 @@ from playwright.sync_api import Page, expect
 
 from tests.support.browser import Browser
 
+# Every page; a new one joins them.
+PAGES = (
+    *("/", "/console/requests", "/console/models", "/console/models/simulated/small"),
+    *("/console/models?policy=zdr&max_price=5", "/console/interns?as=list"),
+    "/console/compare-models?model=simulated/small&model=simulated/large",
+    *("/console/playground", "/console/presets", "/console/decisions"),
+    *("/console/interns", "/console/interns/new"),
+    "/console/what-if?sort=price&max_price_in=5",
+    *("/console/keys", "/console/keys/new", "/console/keys/1"),
+    *("/console/workspaces", "/console/workspaces/new", "/console/people", "/console/people/new"),
+    *("/console/credits", "/console/settings", "/console/settings/logging"),
+    *("/console/settings/destinations", "/console/settings/destinations/new/s3"),
+    *("/console/settings/alerts", "/console/settings/alerts/new", "/console/settings/audit"),
+    "/console/settings/audit/1",
+    *("/console/guardrails", "/console/guardrails/new"),
+    *("/console/providers", "/console/providers/new", "/console/providers/simulated-thrifty"),
+    "/console/providers/simulated-thrifty/prices",
+    *("/console/you", "/console/you/passkeys/new"),
+)
+
 
 def ask(facts: dict[str, Any], key: str | None = None) -> str:
     """One chat request; the id of its generation."""

@@ -18,6 +18,11 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture
+def team() -> "Team":
+    return _make_team("acme")
+
+
+@pytest.fixture
 def ours() -> "Team":
     return _make_team("ours")
 

@@ -7,6 +7,7 @@ documentation alone are taken, into docs/pictures.
 
 import base64
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -18,6 +19,7 @@ import requests
 from playwright.sync_api import Page
 
 from gateway.home import home
+from tests.console.browsing import PAGES
 from tests.support.browser import NARROW, WIDE, Browser, Theme, open_browser
 from tests.support.manage import PROJECT
 from tests.support.running import SUPERVISOR, Run
@@ -25,42 +27,11 @@ from tests.support.running import SUPERVISOR, Run
 _REQUESTS = 60
 _PAST_REQUESTS = 6_000
 _START_S = 120
-PAGES = {
+_DOCS = {
     "home": "/",
     "requests": "/console/requests",
-    "playground": "/console/playground",
-    "presets": "/console/presets",
-    "decisions": "/console/decisions",
-    "interns": "/console/interns",
-    "interns-list": "/console/interns?as=list",
-    "new-intern": "/console/interns/new",
     "models": "/console/models",
-    "model": "/console/models/simulated/small",
     "what-if": "/console/what-if?sort=price&without=simulated-thrifty",
-    "keys": "/console/keys",
-    "new-key": "/console/keys/new",
-    "key": "/console/keys/1",
-    "workspaces": "/console/workspaces",
-    "new-workspace": "/console/workspaces/new",
-    "people": "/console/people",
-    "guardrails": "/console/guardrails",
-    "new-guardrail": "/console/guardrails/new",
-    "providers": "/console/providers",
-    "new-provider": "/console/providers/new",
-    "provider": "/console/providers/simulated-thrifty",
-    "prices": "/console/providers/simulated-thrifty/prices",
-    "credits": "/console/credits",
-    "settings": "/console/settings",
-    "settings-logging": "/console/settings/logging",
-    "settings-destinations": "/console/settings/destinations",
-    "settings-new-destination": "/console/settings/destinations/new/s3",
-    "settings-alerts": "/console/settings/alerts",
-    "settings-new-channel": "/console/settings/alerts/new",
-    "settings-audit": "/console/settings/audit",
-    "you": "/console/you",
-    "not-found": "/console/none",
-    "compare": "/console/compare-models?model=simulated/small&model=simulated/large",
-    "new-person": "/console/people/new",
 }
 # Pages of what stands first in a list.
 FIRST_OF = {
@@ -143,7 +114,11 @@ def take_pictures(browser: Browser, facts: dict[str, Any], folder: Path) -> None
     tab.wait_for_load_state("networkidle")
     tab.screenshot(path=folder / f"first-request-{WIDE}-light.png", full_page=True)
     make_things(facts)
-    pages = PAGES | {"request": f"/console/requests/{ask_models(facts)}"}
+    pages = {
+        re.sub(r"\W+", "-", path.removeprefix("/console/").strip("/")) or "home": path
+        for path in PAGES
+    }
+    pages |= {"not-found": "/console/none", "request": f"/console/requests/{ask_models(facts)}"}
     for name, path in FIRST_OF.items():
         tab.goto(path)
         pages[name] = tab.locator("main tbody a").first.get_attribute("href") or ""
@@ -175,8 +150,7 @@ def take_docs_pictures(browser: Browser, facts: dict[str, Any], folder: Path) ->
     tab.get_by_role("button", name="Make Thrifty fail for a minute").click()
     ask_models(facts)
     failed_over = f"/console/requests/{ask_thrifty_first(facts)}"
-    paths = {name: PAGES[name] for name in ("home", "requests", "models", "what-if")}
-    for name, path in {**paths, "request": failed_over}.items():
+    for name, path in {**_DOCS, "request": failed_over}.items():
         tab.goto(f"{path}{'&' if '?' in path else '?'}period=30d")
         tab.wait_for_load_state("networkidle")
         save_small(tab, folder / f"{name}.webp")

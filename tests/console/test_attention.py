@@ -11,14 +11,9 @@ from accounts.services.records import SYSTEM
 from accounts.services.workspace_budgets import set_budget
 from accounts.spending import find_window_starts
 from interns.models import Intern, Status
-from tests.console.people import Team, make_team
+from tests.console.people import Team
 
 pytestmark = [pytest.mark.django_db, pytest.mark.both]
-
-
-@pytest.fixture
-def team() -> Team:
-    return make_team("acme")
 
 
 def find_notices(team: Team, role: str, **query: str) -> str:

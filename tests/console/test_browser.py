@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.console.browsing import ask, sign_in
+from tests.console.browsing import PAGES, ask, sign_in
 from tests.support.browser import (
     CHROMIUM,
     NARROW,
@@ -29,25 +29,6 @@ ARRIVES_MS = 10_000
 TAIL_S_MAX = 2.0
 SHIFT_MAX = 0.1
 LOOKS = tuple(product((WIDE, NARROW), ("light", "dark")))
-# Every page; a new one joins them.
-PAGES = (
-    *("/", "/console/requests", "/console/models", "/console/models/simulated/small"),
-    *("/console/models?policy=zdr&max_price=5", "/console/interns?as=list"),
-    "/console/compare-models?model=simulated/small&model=simulated/large",
-    *("/console/playground", "/console/presets", "/console/decisions"),
-    *("/console/interns", "/console/interns/new"),
-    "/console/what-if?sort=price&max_price_in=5",
-    *("/console/keys", "/console/keys/new", "/console/keys/1"),
-    *("/console/workspaces", "/console/workspaces/new", "/console/people", "/console/people/new"),
-    *("/console/credits", "/console/settings", "/console/settings/logging"),
-    *("/console/settings/destinations", "/console/settings/destinations/new/s3"),
-    *("/console/settings/alerts", "/console/settings/alerts/new", "/console/settings/audit"),
-    "/console/settings/audit/1",
-    *("/console/guardrails", "/console/guardrails/new"),
-    *("/console/providers", "/console/providers/new", "/console/providers/simulated-thrifty"),
-    "/console/providers/simulated-thrifty/prices",
-    *("/console/you", "/console/you/passkeys/new"),
-)
 
 
 def test_the_first_minutes(new_facts: dict[str, Any], browser: Browser) -> None:

@@ -15,11 +15,6 @@ from tests.console.people import Team, ask, make_team
 pytestmark = [pytest.mark.django_db, pytest.mark.both]
 
 
-@pytest.fixture
-def team() -> Team:
-    return make_team("acme")
-
-
 def decide(key: ApiKey, masses: dict[str, float], ago: timedelta, **fields: Any) -> None:
     at = datetime.now(UTC) - ago
     record = {"questions": 2, "methods": {"logprobs": 2}, "label_mass": masses}

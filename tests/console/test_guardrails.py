@@ -35,11 +35,6 @@ from tests.support.operations import endpoint
 pytestmark = [pytest.mark.django_db, pytest.mark.both]
 
 
-@pytest.fixture
-def team() -> Team:
-    return make_team("acme")
-
-
 def led(team: Team) -> Workspace:
     return team.account.workspaces.get(slug="led")
 

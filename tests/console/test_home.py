@@ -11,14 +11,9 @@ from accounts.services.keys import create_key
 from console.queries.usage import UsagePoint, UsageSum
 from console.views.home import estimate_yesterday_nano
 from routing.history.spans import HOUR
-from tests.console.people import Team, ask, make_team
+from tests.console.people import Team, ask
 
 pytestmark = [pytest.mark.django_db, pytest.mark.both]
-
-
-@pytest.fixture
-def team() -> Team:
-    return make_team("acme")
 
 
 def read_links(text: str, title: str) -> dict[str, str]:

@@ -44,11 +44,6 @@ def make_intern(workspace: Workspace, creator: User, name: str, **fields: str) -
 
 
 @pytest.fixture
-def team() -> Team:
-    return make_team("acme")
-
-
-@pytest.fixture
 def interns(team: Team) -> dict[str, Intern]:
     """The member's own and the admin's in the lead's workspace, and the admin's where everybody is
     and where nobody else is."""

@@ -31,11 +31,6 @@ MAY_SEE = {
 MAY_SWITCH = {**MAY_SEE, "viewer": set(), "billing": set()}
 
 
-@pytest.fixture
-def team() -> Team:
-    return make_team("acme")
-
-
 def make(client: Client, team: Team, **fields: str) -> Any:
     led = team.account.workspaces.get(slug="led")
     usual = {"name": "new", "workspace": str(led.pk), "limit_usd": "", "limit_reset": ""}

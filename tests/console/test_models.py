@@ -13,15 +13,10 @@ from console.queries.endpoint_health import load_health_history
 from routing.catalogue.models import Model, Provider
 from routing.catalogue.snapshot import catalogue
 from routing.statistics.models import EndpointSample
-from tests.console.people import Team, make_team
+from tests.console.people import Team
 from tests.support.operations import endpoint
 
 pytestmark = [pytest.mark.django_db, pytest.mark.both]
-
-
-@pytest.fixture
-def team() -> Team:
-    return make_team("acme")
 
 
 @pytest.fixture(autouse=True)

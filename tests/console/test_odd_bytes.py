@@ -5,14 +5,9 @@ from django.test import Client
 from django.urls import reverse
 
 from routing.catalogue.models import Provider
-from tests.console.people import Team, make_team
+from tests.console.people import Team
 
 pytestmark = [pytest.mark.django_db, pytest.mark.both]
-
-
-@pytest.fixture
-def team() -> Team:
-    return make_team("acme")
 
 
 @pytest.mark.parametrize(

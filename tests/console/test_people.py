@@ -9,14 +9,9 @@ from django.test import Client
 from django.urls import reverse
 
 from accounts.models import AuditRecord, Membership, User, Workspace
-from tests.console.people import Team, make_team
+from tests.console.people import Team
 
 pytestmark = [pytest.mark.django_db, pytest.mark.both]
-
-
-@pytest.fixture
-def team() -> Team:
-    return make_team("acme")
 
 
 def find(team: Team, slug: str) -> Workspace:

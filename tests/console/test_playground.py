@@ -29,11 +29,6 @@ PROMPT = "What is behind the moon?"
 
 
 @pytest.fixture
-def team() -> Team:
-    return make_team("acme")
-
-
-@pytest.fixture
 def led(team: Team) -> Workspace:
     return team.account.workspaces.get(slug="led")
 

@@ -31,11 +31,6 @@ def save_preset(workspace: Workspace, slug: str, **body: Any) -> Preset:
 
 
 @pytest.fixture
-def team() -> Team:
-    return make_team("acme")
-
-
-@pytest.fixture
 def presets(team: Team) -> dict[str, Preset]:
     """One in each workspace: where the member and the lead are, where all are, where neither is."""
     team.account.workspaces.create(name="Far", slug="far")

@@ -10,10 +10,9 @@ import pytest
 import requests
 from django.contrib.sessions.models import Session
 from django.core import mail
-from django.db import DEFAULT_DB_ALIAS, connections
 from django.test import Client, RequestFactory
 
-from accounts.identity.issuers import Issuer, TokenRefused, fetch_json, verify
+from accounts.identity.issuers import Issuer, TokenRefused, verify
 from accounts.models import (
     AuditRecord,
     ClaimMapping,
@@ -33,7 +32,6 @@ from tests.support.identity_provider import (
     last_reason,
     sign_in,
 )
-from tests.support.issuer import Issuer as TokenIssuer
 
 pytestmark = [
     pytest.mark.django_db(transaction=True),
@@ -338,27 +336,6 @@ def test_neither_good_answers_nor_silent_providers_take_tries(
     provider.stop()
     assert client.get(back).status_code == 503
     assert count_tries() == before
-
-
-def test_no_connection_is_held_while_the_provider_is_asked(settings: Any) -> None:
-    held: list[bool] = []
-    settings.IDENTITY_PRIVATE_HOSTS = ("127.0.0.1",)
-
-    class Watching(TokenIssuer):
-        def answer(self, path: str) -> dict[str, Any]:
-            held.append(here.connection is not None)
-            return super().answer(path)
-
-    User.objects.exists()
-    # The wrapper of this thread, which the server's thread only looks at.
-    here = connections[DEFAULT_DB_ALIAS]
-    issuer = Watching()
-
-    fetch_json(f"{issuer.url}/keys")
-
-    issuer.stop()
-    # A file is no server: SQLite's connections are nobody else's.
-    assert held == [here.vendor == "sqlite"]
 
 
 def test_a_domain_signs_in_at_its_provider_only_and_operators_by_password(

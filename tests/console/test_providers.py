@@ -26,11 +26,6 @@ pytestmark = [pytest.mark.django_db, pytest.mark.both]
 
 
 @pytest.fixture
-def team() -> Team:
-    return make_team("acme")
-
-
-@pytest.fixture
 def upstream() -> Iterator[ScriptedProvider]:
     with Running(ScriptedProvider, Handler) as script:
         yield script

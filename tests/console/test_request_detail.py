@@ -26,11 +26,6 @@ pytestmark = [pytest.mark.django_db, pytest.mark.both]
 
 
 @pytest.fixture
-def team() -> Team:
-    return make_team("acme")
-
-
-@pytest.fixture
 def client(team: Team) -> Client:
     return team.client("admin")
 
@@ -216,22 +211,6 @@ def test_the_page_of_a_request_tells_what_guardrails_did(client: Client, team: T
     # Who leads nothing may not open the guardrail.
     own = team.client("member").get(path).text
     assert ("no addresses" in own, link in own) == (True, False)
-
-
-def test_a_row_tells_in_a_sentence_why_it_took_more_than_one_attempt(
-    client: Client, team: Team
-) -> None:
-    attempts = [attempt("Simulated Thrifty", 503, 1), attempt("Simulated Steady", 200, 62)]
-    ask(team.keys["own"], "gen-twice", model="acme/twice", attempts=attempts)
-    ask(team.keys["own"], "gen-once", model="acme/once", attempts=attempts[1:])
-    told = (
-        "Thrifty answered 503 in 1 ms; Steady was next and answered in 62 ms; you paid $0.0000044."
-    )
-
-    path = reverse("console:requests")
-    assert told in client.get(path, {"model": "acme/twice"}).text
-    assert "you paid" not in client.get(path, {"model": "acme/once"}).text
-    assert told in client.get(path, {"model": "acme/twice", "csv": "1"}).text
 
 
 @pytest.mark.parametrize(

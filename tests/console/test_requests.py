@@ -22,11 +22,6 @@ FIRST = {"gen-acme-own", "gen-acme-led", "gen-acme-far"}
 
 
 @pytest.fixture
-def team() -> Team:
-    return make_team("acme")
-
-
-@pytest.fixture
 def client(team: Team) -> Client:
     return team.client("admin")
 

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Collection, Iterator
 from datetime import UTC, datetime
+from itertools import product
 from typing import Any, Final, NamedTuple
 
 import pytest
@@ -109,31 +110,30 @@ def test_every_page_is_in_a_table() -> None:
     assert names == PAGES.keys() | THINGS.keys() | OTHERS
 
 
-@pytest.mark.parametrize("role", ROLES)
 def test_each_page_is_there_for_its_roles_with_their_tenant_s_rows(
-    ours: Team, theirs: Team, role: str
+    ours: Team, theirs: Team
 ) -> None:
-    client = ours.client(role)
-    account = {"account": str(ours.account.pk)} if role == "operator" else {}
-    for name, roles in PAGES.items():
-        answer = client.get(reverse(f"console:{name}"), account)
+    clients = {role: ours.client(role) for role in ROLES}
+    for role, (name, roles) in product(ROLES, PAGES.items()):
+        account = {"account": str(ours.account.pk)} if role == "operator" else {}
+        answer = clients[role].get(reverse(f"console:{name}"), account)
 
         # Everybody has settings, which begin elsewhere.
         refused = 302 if name == "settings" else 404
-        assert (name, answer.status_code) == (name, 200 if role in roles else refused)
+        assert (role, name, answer.status_code) == (role, name, 200 if role in roles else refused)
         text = re.sub(r"<select.*?</select>", "", answer.text, flags=re.DOTALL)
-        assert (name, re.findall(r"theirs[- ]\w+", text)) == (name, [])
+        assert (role, name, re.findall(r"theirs[- ]\w+", text)) == (role, name, [])
 
 
-@pytest.mark.parametrize("role", TENANTS)
 def test_no_page_is_there_for_another_tenant_s_account_or_workspace(
-    ours: Team, theirs: Team, role: str
+    ours: Team, theirs: Team
 ) -> None:
-    client, strange = ours.client(role), theirs.account.workspaces.get(slug="led")
-    for name in PAGES:
-        path = reverse(f"console:{name}")
-        for query in ({"account": str(theirs.account.pk)}, {"view": str(strange.pk)}):
-            assert (name, query, client.get(path, query).status_code) == (name, query, 404)
+    clients = {role: ours.client(role) for role in TENANTS}
+    strange = theirs.account.workspaces.get(slug="led")
+    queries = {"account": str(theirs.account.pk)}, {"view": str(strange.pk)}
+    for role, name, query in product(TENANTS, PAGES, queries):
+        status = clients[role].get(reverse(f"console:{name}"), query).status_code
+        assert (role, name, query, status) == (role, name, query, 404)
 
 
 def make_things(team: Team) -> dict[str, Any]:
@@ -196,8 +196,9 @@ def test_each_thing_is_there_for_its_roles(ours: Team, role: str) -> None:
         assert role in roles or status == 404, (name, deed)
 
 
-@pytest.mark.parametrize("role", TENANTS)
-def test_nothing_of_another_tenant_is_there(ours: Team, theirs: Team, role: str) -> None:
+def test_nothing_of_another_tenant_is_there(ours: Team, theirs: Team) -> None:
     """To their own owner all of it is, as the test above says."""
-    for name, deed, status in try_all(theirs, ours.client(role), make_things(theirs)):
-        assert (name, deed, status) == (name, deed, 404)
+    things = make_things(theirs)
+    for role in TENANTS:
+        for name, deed, status in try_all(theirs, ours.client(role), things):
+            assert (role, name, deed, status) == (role, name, deed, 404)

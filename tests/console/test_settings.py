@@ -12,11 +12,6 @@ from tests.console.people import Team, make_team
 pytestmark = [pytest.mark.django_db, pytest.mark.both]
 
 
-@pytest.fixture
-def team() -> Team:
-    return make_team("acme")
-
-
 def test_an_admin_sets_the_policy_of_the_account_and_it_is_recorded(team: Team) -> None:
     form = {"name": "acme", "data_collection": "deny", "zdr": "on"}
 

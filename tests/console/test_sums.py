@@ -24,11 +24,6 @@ def forget_sums() -> Iterator[None]:
     rolled_sums.forget()
 
 
-@pytest.fixture
-def team() -> Team:
-    return make_team("acme")
-
-
 def build_query(team: Team) -> SumQuery:
     start = day_of(datetime.now(UTC)) - 9 * DAY
     metrics = (METRICS["request_count"], METRICS["credits_usage"])

@@ -22,11 +22,6 @@ pytestmark = [pytest.mark.django_db, pytest.mark.both]
 MAY_OPEN = {"lead": {"led"}, **{role: {"led", "default"} for role in ADMINS}}
 
 
-@pytest.fixture
-def team() -> Team:
-    return make_team("acme")
-
-
 def find(team: Team, slug: str) -> Workspace:
     return team.account.workspaces.get(slug=slug)
 
