@@ -68,19 +68,6 @@ def test_a_plain_answer(client: "Anthropic", ask: Any, wire_desk: Desk) -> None:
     assert counted.input_tokens > 0
 
 
-def test_a_streamed_answer(client: "Anthropic", ask: Any) -> None:
-    with client.messages.stream(**ask | {"messages": saying("say 6 words")}) as stream:
-        kinds = [event.type for event in stream]
-        message = stream.get_final_message()
-
-    assert kinds[0] == "message_start"
-    assert kinds[-3:] == ["content_block_stop", "message_delta", "message_stop"]
-    (block,) = message.content
-    assert block.type == "text"
-    assert len(block.text.split()) == 6
-    assert (message.stop_reason, message.usage.output_tokens) == ("end_turn", 6)
-
-
 @pytest.mark.grid
 @pytest.mark.parametrize("stream", [False, True])
 def test_tools_and_thinking_over_several_turns(

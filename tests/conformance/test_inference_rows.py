@@ -14,6 +14,8 @@ from tests.conformance.money import book_usage
 from tests.support.server import GatewayServer, as_json
 
 MIB = 1024 * 1024
+ONLINE = "acme/solo:online"
+ONLINE_PANEL = {"type": "router:fusion", "parameters": {"analysis_models": [ONLINE]}}
 NATIVE_BASH = {"type": "router:bash", "parameters": {"engine": "native"}}
 OrmOf = Callable[[GatewayServer], AbstractContextManager[None]]
 
@@ -114,6 +116,9 @@ def test_a_request_s_id_and_trace_lead_from_the_caller_to_the_provider(desk: Des
         {"tools": [NATIVE_BASH]},
         {"tools": [{"type": "router:web_search"}], "stream": True},
         {"tools": [{"type": "router:subagent", "parameters": {"tools": [NATIVE_BASH]}}]},
+        {"tools": [{"type": "router:advisor", "parameters": {"model": ONLINE}}]},
+        {"tools": [{"type": "router:subagent", "parameters": {"tools": [ONLINE_PANEL]}}]},
+        {"plugins": [{"id": "fusion", "analysis_models": [ONLINE]}]},
     ],
 )
 def test_what_nothing_here_runs_is_refused_and_never_ignored(

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from openrouter import OpenRouter, errors
+from openrouter import OpenRouter
 
 from tests.conformance.desk import Desk
 
@@ -47,14 +47,6 @@ def test_plain_and_streamed_answers(client: OpenRouter, wire_desk: Desk) -> None
     deltas = [each.delta for each in events if each.type == "response.output_text.delta"]
     assert "".join(deltas) == said
     assert events[-1].type == "response.completed"
-
-
-def test_a_refusal_is_an_error_of_its_own(client: OpenRouter, script: Any, wire_desk: Desk) -> None:
-    for fault in (400, 429, 529):
-        script({"fault": str(fault)})
-        with pytest.raises(errors.OpenRouterError) as raised:
-            client.chat.send(model=wire_desk.model, messages=HELLO)
-        assert raised.value.status_code == fault
 
 
 def test_the_vendors_names_of_routers_and_headers(client: OpenRouter, wire_desk: Desk) -> None:

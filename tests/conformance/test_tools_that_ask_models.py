@@ -192,20 +192,6 @@ def test_a_picture_is_shown_and_not_sent_back(desk: Desk, stream: bool) -> None:
         assert exact(response)["choices"][0]["message"]["images"] == [picture]
 
 
-def test_what_nothing_here_can_do_is_refused(desk: Desk) -> None:
-    online = f"{OTHER}:online"
-    fusion = tool("fusion", analysis_models=[online])
-    asked: list[tuple[dict[str, Any], str]] = [
-        ({"tools": [tool("bash", engine="native")]}, "router:bash"),
-        ({"tools": [tool("advisor", model=online)]}, "web"),
-        ({"tools": [tool("subagent", tools=[fusion])]}, "web"),
-        ({"plugins": [{"id": "fusion", "analysis_models": [online]}]}, "web"),
-    ]
-    for body, name in asked:
-        error = desk.refused(400, "invalid_request", **body)
-        assert error["message"] == f"server tool not available: {name}"
-
-
 @contextmanager
 def caller(desk: Desk, *tools: dict[str, Any]) -> Iterator[str]:
     """The id of an answer whose caller leaves at the end of the block."""

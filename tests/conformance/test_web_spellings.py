@@ -9,7 +9,6 @@ from openai import OpenAI
 
 from tests.conformance.test_management_rows_presets import made
 from tests.conformance.web import FETCH, LINK, SEARCH, WebDesk, fetch, search
-from tests.support.speakers import SPEAKERS
 
 NATIVE: dict[str, Any] = {"type": "web_search_20250305", "name": "web_search", "max_uses": 2}
 ONLINE = "acme/over-openai:online"
@@ -37,17 +36,6 @@ def test_all_spellings_of_searching(web: WebDesk) -> None:
         told = json.loads(second["messages"][-1]["content"])
         by_plugin = "plugins" in asked or asked.get("model") == "@preset/seeking"
         assert told.get("instructions") == ("Cite well." if by_plugin else None)
-
-
-@pytest.mark.parametrize("format", SPEAKERS)
-def test_plugins_in_every_format(web: WebDesk, format: str) -> None:
-    web.script(search(), fetch(f"{web.site.url}/plain"), {"text": "Done."})
-    plugins = [{"id": "web"}, {"id": "web-fetch", "max_uses": 1}]
-
-    said, _, _ = web.answer(format, plugins=plugins)
-
-    assert said.text == "Done."
-    assert (len(web.engine.asked), web.site.met) == (1, ["/plain"])
 
 
 # --- Searches of a provider's own -----------------------------------------------------------------

@@ -60,21 +60,6 @@ def test_chat_cites_with_places(web: WebDesk) -> None:
     assert [each["url_citation"]["start_index"] for each in cited] == [len("Hm. See ")]
 
 
-@pytest.mark.grid
-@FORMATS
-@STREAMED
-def test_a_page_is_fetched_and_told(web: WebDesk, format: str, stream: bool) -> None:
-    url = f"{web.site.url}/page"
-    web.script(fetch(url), {"text": "About cats."})
-
-    said, _, generation_id = web.answer(format, stream=stream, tools=[FETCH])
-
-    assert said.text == "About cats."
-    told = json.loads(web.sent()[1]["messages"][-1]["content"])
-    assert (told["title"], told["url"]) == ("On cats", url)
-    assert web.desk.generation(generation_id)["num_fetches"] == 1
-
-
 @FORMATS
 def test_what_fails_is_told_and_the_loop_goes_on(web: WebDesk, format: str) -> None:
     calls = [search(query) for query in ("huge", "html", "hang")]
