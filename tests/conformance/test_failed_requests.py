@@ -1,23 +1,12 @@
 """Refused and failed requests are on record, and their callers find them by the request id."""
 
-import time
 from typing import Any
 
 import pytest
 from django.db.models import Q
 
-from tests.conformance.desk import CHAT, HELLO, PATIENCE_S, Desk
+from tests.conformance.desk import CHAT, HELLO, Desk
 from tests.support.server import as_json
-
-
-def find_record(desk: Desk, request_id: str) -> Any:
-    """What `GET /generation` says of a request id, once it says anything."""
-    ends = time.monotonic() + PATIENCE_S
-    while (response := desk.generation_response(request_id)).status_code == 404:
-        assert time.monotonic() < ends, response.text
-        time.sleep(0.05)
-    assert response.status_code == 200, response.text
-    return as_json(response)["data"]
 
 
 @pytest.mark.parametrize(
@@ -35,7 +24,7 @@ def test_a_refused_request_is_found_by_its_request_id(
     response = desk.post(**{"model": "acme/small", **asked})
     assert response.status_code == status, response.text
 
-    record = find_record(desk, response.headers["X-Request-Id"])
+    record = desk.wait_record(response.headers["X-Request-Id"])
 
     error = as_json(response)["error"]
     assert (record["id"], record["total_cost"]) == (None, 0)
@@ -53,7 +42,7 @@ def test_a_refusal_has_the_tags_of_its_request(own_wide_desk: Desk) -> None:
     )
     odd = desk.post(model="acme/small", headers={"X-Tags": "team"}, metadata={"run": "7"})
 
-    record = find_record(desk, refused.headers["X-Request-Id"])
+    record = desk.wait_record(refused.headers["X-Request-Id"])
 
     assert record["tags"] == {"team": "blue", "run": "7"}
     assert odd.status_code == 400
@@ -67,10 +56,11 @@ def test_a_request_that_every_upstream_failed_is_found_by_either_id(own_wide_des
     response = desk.post(model="acme/small", provider={"only": ["alpha"]})
     assert response.status_code == 502
 
-    request_id, ends = response.headers["X-Request-Id"], time.monotonic() + PATIENCE_S
-    while "message" not in (record := find_record(desk, request_id))["error"]:
-        assert time.monotonic() < ends, record
-        time.sleep(0.05)
+    request_id = response.headers["X-Request-Id"]
+    desk.wait_record(request_id)
+    # The generation's own record says more.
+    desk.server.wait_until(lambda: "message" in desk.generation(request_id)["error"])
+    record = desk.generation(request_id)
 
     assert record["id"] == response.headers["X-Generation-Id"]
     told = as_json(response)["error"]
@@ -85,7 +75,7 @@ def test_a_request_that_every_upstream_failed_is_found_by_either_id(own_wide_des
 
 def test_nobody_else_finds_it(own_wide_desk: Desk, own_desk: Desk) -> None:
     request_id = own_desk.post(model="nobody/knows").headers["X-Request-Id"]
-    find_record(own_desk, request_id)
+    own_desk.wait_record(request_id)
 
     stranger = own_wide_desk.server.get(
         f"/api/v1/generation?id={request_id}",
@@ -105,15 +95,12 @@ def test_wrong_keys_are_counted_by_address_and_first_characters(
 
     from routing.reports.models import FailedRequestCount
 
-    ends = time.monotonic() + PATIENCE_S
     with orm_of(own_desk.server):
         # Of a short one less than half is kept.
         counts = FailedRequestCount.objects.filter(
             Q(key_prefix=wrong[:12]) | Q(key_prefix__startswith="hun"), status=401
         )
-        while sum(counts.values_list("requests", flat=True)) < 4:
-            assert time.monotonic() < ends
-            time.sleep(0.05)
+        own_desk.server.wait_until(lambda: sum(counts.values_list("requests", flat=True)) >= 4)
         rows = list(counts.order_by("key_prefix"))
 
     assert [(row.key_prefix, row.requests) for row in rows] == [("hun", 1), (wrong[:12], 3)]
@@ -138,7 +125,7 @@ def test_a_known_key_that_may_not_come_in_is_on_record_for_its_team(own_wide_des
         (disabled, 401, "key_disabled", its_workspace),
     ):
         assert refused.status_code == status, refused.text
-        record = find_record(desk, refused.headers["X-Request-Id"])
+        record = desk.wait_record(refused.headers["X-Request-Id"])
         assert (record["error"]["code"], record["error"]["reason"]) == (status, reason)
         assert record["workspace_id"] == workspace
 
@@ -151,7 +138,7 @@ def test_an_answered_request_is_found_by_its_request_id(
     response = own_wide_desk.post(headers=headers, model="acme/small")
     assert response.status_code == 200
 
-    record = find_record(own_wide_desk, response.headers["X-Request-Id"])
+    record = own_wide_desk.wait_record(response.headers["X-Request-Id"])
 
     assert record["id"] == response.headers["X-Generation-Id"]
     assert record["request_id"] == response.headers["X-Request-Id"]

@@ -51,19 +51,6 @@ def test_no_content_without_logging(desk: Desk) -> None:
     error_of(content_response(desk, ""), 400)
 
 
-def test_questions_about_figures_that_are_refused(desk: Desk) -> None:
-    long_ago = desk.manage("GET", "/activity?date=1999-01-01")
-    by_inference = desk.server.get("/api/v1/activity", key=desk.account.api_key)
-    asked = {"metrics": ["request_count"], "dimensions": ["model", "app", "user"]}
-    three = desk.manage("POST", "/analytics/query", asked)
-
-    assert error_of(long_ago, 400)["metadata"]["issues"][0]["path"] == "date"
-    said = error_of(by_inference, 403)["message"]
-    assert said == "Only management keys can perform this operation"
-    too_many = "dimensions: Too big: expected array to have <=2 items"
-    assert error_of(three, 400)["message"] == too_many
-
-
 def test_content_is_there_right_after_the_answer(desk: Desk, account: Any) -> None:
     desk, stranger = in_workspace(desk), account()
     answer = desk.ok()

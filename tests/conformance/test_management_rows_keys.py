@@ -69,22 +69,6 @@ def test_who_makes_no_key(office: Office, account: Callable[..., SeededAccount])
     assert error["message"].startswith("workspace_id: ")
 
 
-def test_a_change_of_nothing_and_of_something(office: Office) -> None:
-    made = office.new()
-    path = f"/{made['data']['hash']}"
-
-    refused = error_of(office.ask("PATCH", path, foo=1), 400)
-    changed = office.ask("PATCH", path, disabled=True)
-
-    assert refused["message"] == "No update fields provided"
-    assert changed.status_code == 200
-    assert as_json(changed)["data"]["disabled"] is True
-    assert as_json(changed)["data"]["updated_at"] is not None
-    # It asks about itself no more.
-    error = error_of(office.server.get("/api/v1/key", key=made["key"]), 401)
-    assert error["message"] == "Invalid API key"
-
-
 def test_a_key_is_deleted_once(office: Office) -> None:
     made = office.new()
     path = f"/{made['data']['hash']}"

@@ -160,21 +160,6 @@ def test_a_tool_is_called_and_answered_over_two_turns(pair: Pair, stream: bool) 
 
 
 @STREAMED
-def test_thoughts_come_and_go_back_over_a_tool_call(pair: Pair, stream: bool) -> None:
-    call = {"name": "weather", "arguments": {"city": "Oslo"}}
-    pair.script({"reasoning": "I should look.", "tool_calls": [call]}, {"text": "It rains."})
-    asked = pair.speaker.user("What is the weather?")
-    more: dict[str, Any] = {"tools": [CITY], "stream": stream, "effort": "low"}
-
-    first = pair.ask(asked, **more)
-    results = pair.speaker.results({call.id: "Rain" for call in first.calls})
-    second = pair.ask([*asked, *first.native, *results], **more)
-
-    assert first.reasoning == "I should look."
-    assert second.text == "It rains."
-
-
-@STREAMED
 def test_a_cap_ends_the_answer_with_length(pair: Pair, stream: bool) -> None:
     said = pair.ask(pair.speaker.user("say 30 words"), cap=20, stream=stream)
 
