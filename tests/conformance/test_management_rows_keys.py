@@ -102,7 +102,7 @@ def test_a_change_is_recorded_with_the_address_and_the_agent_of_its_request(
         rows = AuditRecord.objects.filter(object_type="key").order_by("-pk")
         by_request = rows.exclude(management_key=None).get(after__name="from a console")
         by_command = rows.exclude(command="").first()
-        of_code = AuditRecord.objects.get(object_type="authorization_code")
+        of_code = AuditRecord.objects.get(object_type="authorization_code", agent="app/1")
     assert as_json(made)["data"]["name"] == "from a console"
     assert by_request.address == "127.0.0.1"
     assert by_request.agent == ("console/7 " + "x" * 300)[:200]

@@ -109,9 +109,7 @@ def test_a_team_may_refuse_the_gateway_s_credential(desk: Desk, said: str) -> No
         assert credentials_at(desk) == [fingerprint(MINE)]
 
 
-@pytest.mark.parametrize(
-    ("path", "stream"), [(CHAT, True), (MESSAGES, False), (RESPONSES, True), (MESSAGES, True)]
-)
+@pytest.mark.parametrize(("path", "stream"), [(CHAT, True), (MESSAGES, False), (RESPONSES, True)])
 def test_every_format_tells_of_it(desk: Desk, path: str, stream: bool) -> None:
     bring(desk, "messages-a", MINE)
     bring(desk, "gamma", ANOTHER)

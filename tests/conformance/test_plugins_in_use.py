@@ -165,10 +165,9 @@ def long_talk(pair: Pair, turns: int, chars: int) -> list[dict[str, Any]]:
 
 
 @ONE_KIND
-@STREAMED
-def test_a_small_context_compresses_by_itself(pair: Pair, stream: bool) -> None:
+def test_a_small_context_compresses_by_itself(pair: Pair) -> None:
     talk = long_talk(pair, 12, 500)
-    asked = pair.ask(talk, model="acme/tiny", stream=stream, system="Be kind.", cap=50)
+    asked = pair.ask(talk, model="acme/tiny", system="Be kind.", cap=50)
 
     (sent,) = pair.sent()
     texts = [message["content"] for message in sent["messages"]]
@@ -210,10 +209,9 @@ def test_compression_is_a_stage_that_can_be_refused(desk: Desk) -> None:
 
 
 @ONE_KIND
-@STREAMED
-def test_what_moderation_flags_is_refused(pair: Pair, stream: bool) -> None:
+def test_what_moderation_flags_is_refused(pair: Pair) -> None:
     talk = pair.speaker.user(f"Some {FORBIDDEN}.")
-    response = pair.post(talk, plugins=MODERATE, stream=stream)
+    response = pair.post(talk, plugins=MODERATE)
 
     assert response.status_code == 403, response.text
     error = response.json()["error"]

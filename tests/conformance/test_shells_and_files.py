@@ -113,18 +113,10 @@ def test_a_function_that_waits_to_be_found(pair: Pair, stream: bool) -> None:
 
 
 SHELLS = ("bash", "shell", "files", "apply_patch")
-# Tools that a format does not have.
-NOT_THERE = {
-    ("chat", "router:shell"),
-    ("chat", "router:tool_search"),
-    ("chat", "router:apply_patch"),
-    ("messages", "router:apply_patch"),
-}
 
 
-@pytest.mark.parametrize("speaker", SPEAKERS)
-def test_without_walls_they_are_refused(equipped_desk: Desk, speaker: str) -> None:
-    desk, talker = equipped_desk, SPEAKERS[speaker]
+def test_without_walls_they_are_refused(equipped_desk: Desk) -> None:
+    desk, talker = equipped_desk, SPEAKERS["responses"]
 
     def status(**more: Any) -> int:
         body = talker.body(desk.model, talker.user(HELLO)) | more
@@ -134,8 +126,7 @@ def test_without_walls_they_are_refused(equipped_desk: Desk, speaker: str) -> No
     # Who may not have what nothing could run is told that first.
     off = ["router:bash", "router:shell", "router:tool_search", "router:apply_patch"]
     changed_workspace(desk, disabled_server_tools=[*off, "router:fusion"])
-    there = [kind for kind in off if (speaker, kind) not in NOT_THERE]
-    assert [status(tools=[{"type": kind}]) for kind in there] == [403] * len(there)
+    assert [status(tools=[{"type": kind}]) for kind in off] == [403] * len(off)
     assert status(plugins=[{"id": "fusion"}]) == 403
 
 
@@ -169,14 +160,13 @@ def _runs(command: str) -> bool:
 # --- Plugins --------------------------------------------------------------------------------------
 
 
-@STREAMED
-def test_a_file_is_read_for_a_model_that_reads_none(pair: Pair, stream: bool) -> None:
+def test_a_file_is_read_for_a_model_that_reads_none(pair: Pair) -> None:
     pair.script({"text": "It greets."})
     part = {"type": "file", "file": {"file_data": data_url(PDF), "filename": "a.pdf"}}
     history = [{"role": "user", "content": [part]}]
     plugins = [{"id": "file-parser", "pdf": {"engine": "pdf-text"}}]
 
-    said = pair.ask(history, stream=stream, plugins=plugins)
+    said = pair.ask(history, plugins=plugins)
 
     assert said.text == "It greets."
     (sent,) = pair.sent()

@@ -55,6 +55,10 @@ class Team:
     generations: dict[str, Generation]
     refused: dict[str, FailedRequest]
 
+    @property
+    def led(self) -> Workspace:
+        return self.account.workspaces.get(slug="led")
+
     def workspace_of(self, role: str) -> Workspace:
         """Where the person may have a key: the lead's workspace, unless they only look at it."""
         slug = "default" if role in ("viewer", "billing") else "led"

@@ -6,12 +6,11 @@ from typing import Any
 import pytest
 from django.urls import reverse
 
-from accounts.models import ApiKey, SpendCounter, Workspace
-from accounts.services.records import SYSTEM
-from accounts.services.workspace_budgets import set_budget
+from accounts.models import ApiKey, SpendCounter
 from accounts.spending import find_window_starts
-from interns.models import Intern, Status
+from interns.models import Status
 from tests.console.people import Team
+from tests.console.things import count_spending, limit_workspace, make_intern
 
 pytestmark = [pytest.mark.django_db, pytest.mark.both]
 
@@ -22,29 +21,9 @@ def find_notices(team: Team, role: str, **query: str) -> str:
 
 
 def spend_limit(key: ApiKey, **fields: Any) -> None:
-    starts = find_window_starts(datetime.now(UTC))
-    for window, start in starts.items():
-        row, _ = SpendCounter.objects.get_or_create(
-            scope="key",
-            scope_id=str(key.pk),
-            window=window,
-            window_start=start,
-        )
-        SpendCounter.objects.filter(pk=row.pk).update(spent_nano=5)
+    for window, start in find_window_starts(datetime.now(UTC)).items():
+        count_spending(key, 5, window, start)
     ApiKey.objects.filter(pk=key.pk).update(**{"limit_nano": 5} | fields)
-
-
-def fail_intern(workspace: Workspace, creator: Any, name: str) -> None:
-    now = datetime.now(UTC)
-    Intern.objects.create(
-        workspace=workspace,
-        creator=creator,
-        name=name,
-        status=Status.FAILED,
-        status_since=now,
-        created_at=now,
-        updated_at=now,
-    )
 
 
 def test_keys_at_their_limit_are_told_to_those_who_see_them(team: Team) -> None:
@@ -70,13 +49,13 @@ def test_keys_at_their_limit_are_told_to_those_who_see_them(team: Team) -> None:
 
 
 def test_failed_interns_are_told_to_leads_of_their_workspace(team: Team) -> None:
-    led = team.account.workspaces.get(slug="led")
+    led = team.led
     default = team.account.workspaces.get(is_default=True)
     admin, interns = team.people["admin"], reverse("console:interns")
-    fail_intern(default, admin, "helper-far")
+    make_intern(default, admin, "helper-far", Status.FAILED)
     assert interns not in find_notices(team, "lead")
 
-    fail_intern(led, admin, "helper-led")
+    make_intern(led, admin, "helper-led", Status.FAILED)
 
     lead = find_notices(team, "lead")
     assert ("failed to start: 1" in lead, interns in lead) == (True, True)
@@ -85,15 +64,8 @@ def test_failed_interns_are_told_to_leads_of_their_workspace(team: Team) -> None
 
 
 def test_a_spent_budget_leads_to_its_workspace(team: Team) -> None:
-    led = team.account.workspaces.get(slug="led")
-    set_budget(
-        account_id=team.account.pk,
-        reference="led",
-        interval="lifetime",
-        limit_nano=1,
-        include_byok=None,
-        by=SYSTEM,
-    )
+    led = team.led
+    limit_workspace(led, 1, "lifetime")
     SpendCounter.objects.filter(scope="workspace").update(spent_nano=2)
     link = reverse("console:workspace", args=[led.pk])
 

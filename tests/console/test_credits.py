@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from django.urls import reverse
 
-from accounts.models import Hold, SpendCounter
+from accounts.models import Hold
 from accounts.services.books.credits import add_credits, take_payment
 from console.queries.credits import (
     Month,
@@ -17,6 +17,7 @@ from console.queries.credits import (
 )
 from console.scope import find_scope_of_account
 from tests.console.people import Team, ask, make_team
+from tests.console.things import count_spending
 
 pytestmark = [pytest.mark.django_db, pytest.mark.both]
 
@@ -31,13 +32,7 @@ def team() -> Team:
 
 def charge(team: Team, key: str, nano: int, day: datetime) -> None:
     """As the ledger writer counts it."""
-    SpendCounter.objects.create(
-        scope="key",
-        scope_id=str(team.keys[key].pk),
-        window="day",
-        window_start=day.date(),
-        spent_nano=nano,
-    )
+    count_spending(team.keys[key], nano, "day", day.date())
     team.account.total_usage_nano += nano
     team.account.save(update_fields=["total_usage_nano"])
 

@@ -1,7 +1,5 @@
 """Guardrails as rows: who makes and changes them, what one does to a text, and yesterday."""
 
-import zlib
-from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -9,43 +7,20 @@ import pytest
 from django.urls import reverse
 
 from accounts.models import (
-    ApiKey,
     AuditRecord,
     Guardrail,
     GuardrailKey,
     Membership,
-    User,
-    Workspace,
 )
-from accounts.services.guardrail_assignments import assign_keys, assign_members
-from accounts.services.guardrails import create_guardrail
-from accounts.services.records import SYSTEM
 from console.queries.guardrail_trials import Replay, replay_yesterday, try_text
 from console.scope import find_scope_of_account
-from gateway.http.jsonio import dumps
-from gateway.sealing import seal_bytes
-from routing.catalogue.models import Model, Provider
 from routing.catalogue.snapshot import catalogue
-from routing.history.contents import PURPOSE
-from routing.history.models import GenerationContent
 from routing.metering.models import Generation
 from tests.console.people import Team, ask, make_team
+from tests.console.things import keep_content, make_guardrail, make_model, make_provider, put_under
 from tests.support.operations import endpoint
 
 pytestmark = [pytest.mark.django_db, pytest.mark.both]
-
-
-def led(team: Team) -> Workspace:
-    return team.account.workspaces.get(slug="led")
-
-
-def make(team: Team, **settings: Any) -> Guardrail:
-    return create_guardrail(
-        account_id=team.account.pk,
-        workspace_id=led(team).pk,
-        by=SYSTEM,
-        settings={"name": "no secrets", **settings},
-    )
 
 
 RULES = {
@@ -74,10 +49,10 @@ RULES = {
 
 def test_who_leads_a_workspace_makes_its_guardrails(team: Team) -> None:
     client, strangers = team.client("lead"), make_team("theirs")
-    Provider.objects.create(slug="careful", name="Careful", base_url="http://x/v1")
+    make_provider("careful")
     catalogue.forget()
 
-    answer = client.post(reverse("console:new_guardrail"), RULES | {"workspace": str(led(team).pk)})
+    answer = client.post(reverse("console:new_guardrail"), RULES | {"workspace": str(team.led.pk)})
 
     row = Guardrail.objects.first()
     assert answer.status_code == 302
@@ -103,16 +78,16 @@ def test_who_leads_a_workspace_makes_its_guardrails(team: Team) -> None:
     assert 'value="project-[a-z]+"' in shown
     assert 'value="careful"' in shown
     assert 'name="output_shadow"' in shown
-    elsewhere = {"workspace": str(strangers.account.workspaces.get(slug="led").pk)}
+    elsewhere = {"workspace": str(strangers.led.pk)}
     assert client.post(reverse("console:new_guardrail"), RULES | elsewhere).status_code == 404
 
 
 def test_the_rules_of_a_workspace_are_made_by_their_first_change(team: Team) -> None:
-    pk = led(team).default_guardrail_id
+    pk = team.led.default_guardrail_id
     client, path = team.client("lead"), reverse("console:guardrail", args=[pk])
     assert client.get(path).status_code == 200
     default = team.account.workspaces.get(is_default=True)
-    for elsewhere in (default, led(make_team("theirs"))):
+    for elsewhere in (default, make_team("theirs").led):
         far = reverse("console:guardrail", args=[elsewhere.default_guardrail_id])
         assert client.get(far).status_code == client.post(far, RULES).status_code == 404
 
@@ -125,7 +100,7 @@ def test_the_rules_of_a_workspace_are_made_by_their_first_change(team: Team) -> 
 
 
 def test_what_is_wrong_with_a_rule_is_said(team: Team) -> None:
-    row = make(team)
+    row = make_guardrail(team.led, "no secrets")
     client, path = team.client("lead"), reverse("console:guardrail", args=[row.pk])
     for wrong in (
         {"pattern_0": "(", "action_0": "flag"},
@@ -138,8 +113,9 @@ def test_what_is_wrong_with_a_rule_is_said(team: Team) -> None:
 
 
 def test_a_text_is_tried_and_kept_nowhere(team: Team) -> None:
-    row = make(
-        team,
+    row = make_guardrail(
+        team.led,
+        "no secrets",
         content_filter_builtins=[
             {"slug": "email", "action": "redact", "scan_scope": "all_messages"},
             {"slug": "credit-card", "action": "block", "scan_scope": "all_messages"},
@@ -156,16 +132,8 @@ def test_a_text_is_tried_and_kept_nowhere(team: Team) -> None:
     assert team.client("member").post(path, {"text": "x"}).status_code == 404
 
 
-def keep(generation: Generation, text: str) -> None:
-    """As the recorder keeps a prompt."""
-    content = {"input": {"messages": [{"role": "user", "content": text}]}, "output": {}}
-    packed = zlib.compress(dumps(content))
-    GenerationContent.objects.create(
-        pk=generation.pk,
-        account_id=generation.account_id,
-        created_at=generation.created_at,
-        sealed=seal_bytes(packed, purpose=PURPOSE, row=generation.pk),
-    )
+def keep_prompt(record: Generation, text: str) -> None:
+    keep_content(record, [{"role": "user", "content": text}])
 
 
 def replay_for(team: Team, role: str, row: Guardrail) -> Replay:
@@ -174,7 +142,7 @@ def replay_for(team: Team, role: str, row: Guardrail) -> Replay:
 
 
 def test_yesterday_s_requests_are_those_that_it_governs(team: Team) -> None:
-    row = make(team)
+    row = make_guardrail(team.led, "no secrets")
     assert replay_for(team, "admin", row).requests == 0
     put_under(row, team.keys["led"], people=[team.people["member"]])
     ask(team.keys["led"], "gen-old", ago=timedelta(days=3))
@@ -183,7 +151,7 @@ def test_yesterday_s_requests_are_those_that_it_governs(team: Team) -> None:
     # A lead learns nothing of keys elsewhere.
     assert [replay_for(team, role, row).requests for role in ("lead", "admin")] == [2, 3]
     default = Guardrail.objects.create(
-        pk=led(team).default_guardrail_id, workspace=led(team), is_default=True
+        pk=team.led.default_guardrail_id, workspace=team.led, is_default=True
     )
     assert replay_for(team, "lead", default).requests == 2
 
@@ -201,17 +169,17 @@ def test_yesterday_s_requests_are_those_that_it_governs(team: Team) -> None:
 def test_yesterday_is_judged_by_every_rule_of_places(
     team: Team, rules: dict[str, Any], refused: set[str]
 ) -> None:
-    model = Model.objects.create(slug="acme/a", canonical_slug="acme/a", name="A", created=1)
+    model = make_model("acme/a")
     for slug, data in (
         ("forgets", {"zdr": True, "collects_data": False}),
         ("keeps", {"collects_data": False}),
         ("trains", {"collects_data": True}),
     ):
-        provider = Provider.objects.create(slug=slug, name=slug, base_url="http://x/v1", **data)
+        provider = make_provider(slug, **data)
         endpoint(model, provider, region="europe" if slug == "forgets" else "global")
         ask(team.keys["own"], f"gen-{slug}", model="acme/a", endpoint_tag=slug)
     catalogue.forget()
-    row = make(team)
+    row = make_guardrail(team.led, "no secrets")
     put_under(row, team.keys["own"])
     for name, value in rules.items():
         setattr(row, name, value)
@@ -224,18 +192,19 @@ def test_yesterday_is_judged_by_every_rule_of_places(
 
 
 def test_yesterday_is_told_in_numbers(team: Team) -> None:
-    row = make(
-        team,
+    row = make_guardrail(
+        team.led,
+        "no secrets",
         ignored_providers=["acme"],
         content_filter_builtins=[
             {"slug": "email", "action": "block", "scan_scope": "all_messages"}
         ],
     )
-    keep(team.generations["own"], "Write to ada@example.org")
-    keep(team.generations["led"], "Hello")
+    keep_prompt(team.generations["own"], "Write to ada@example.org")
+    keep_prompt(team.generations["led"], "Hello")
     # Of another workspace, and of the day before.
-    keep(team.generations["far"], "Write to bob@example.org")
-    keep(ask(team.keys["own"], "gen-old", ago=timedelta(days=3)), "Write to eve@example.org")
+    keep_prompt(team.generations["far"], "Write to bob@example.org")
+    keep_prompt(ask(team.keys["own"], "gen-old", ago=timedelta(days=3)), "Write to eve@example.org")
 
     put_under(row, team.keys["own"], team.keys["led"])
 
@@ -252,16 +221,16 @@ def test_yesterday_is_told_in_numbers(team: Team) -> None:
 
 
 def test_rules_are_tried_on_yesterday_before_they_are_kept(team: Team) -> None:
-    row = make(team)
+    row = make_guardrail(team.led, "no secrets")
     put_under(row, team.keys["own"], team.keys["led"])
     for key in ("own", "led"):
-        keep(team.generations[key], "Write to ada@example.org")
+        keep_prompt(team.generations[key], "Write to ada@example.org")
     rules = {"name": "tried", "builtin_email": "block", "try": "1"}
     client = team.client("admin")
 
     for path, query in (
         (reverse("console:guardrail", args=[row.pk]), {}),
-        (reverse("console:new_guardrail"), {"workspace": str(led(team).pk)}),
+        (reverse("console:new_guardrail"), {"workspace": str(team.led.pk)}),
     ):
         answer = client.post(path, rules | query)
 
@@ -272,7 +241,7 @@ def test_rules_are_tried_on_yesterday_before_they_are_kept(team: Team) -> None:
 
 
 def test_keys_are_put_under_it_by_who_leads_them(team: Team) -> None:
-    row = make(team)
+    row = make_guardrail(team.led, "no secrets")
     client, path = team.client("lead"), reverse("console:assign_guardrail", args=[row.pk])
     own, far = team.keys["own"], team.keys["far"]
 
@@ -287,20 +256,10 @@ def test_keys_are_put_under_it_by_who_leads_them(team: Team) -> None:
     assert team.client("admin").post(path, {"to": "add", "user": user}).status_code == 302
 
 
-def put_under(row: Guardrail, *keys: ApiKey, people: Sequence[User] = ()) -> None:
-    place: Any = {"account_id": row.workspace.account_id, "guardrail_id": row.pk, "by": SYSTEM}
-    if keys:
-        assign_keys(**place, assigner=None, key_hashes=[key.hash for key in keys])
-    if people:
-        assign_members(**place, assigner=None, user_ids=[each.public_id for each in people])
-
-
 def test_a_lead_takes_no_key_out_of_a_guardrail_of_others(team: Team) -> None:
     default = team.account.workspaces.get(is_default=True)
-    strict = create_guardrail(
-        account_id=team.account.pk, workspace_id=default.pk, by=SYSTEM, settings={"name": "strict"}
-    )
-    key, mine = team.keys["led"], make(team)
+    strict = make_guardrail(default, "strict")
+    key, mine = team.keys["led"], make_guardrail(team.led, "no secrets")
     put_under(strict, key)
     path, form = reverse("console:assign_guardrail", args=[mine.pk]), {"to": "add", "key": key.hash}
 
@@ -323,7 +282,7 @@ CHANGES = {
 
 @pytest.mark.parametrize("holds", ["a member", "a key of elsewhere"])
 def test_a_lead_changes_no_guardrail_that_holds_more_than_they_lead(team: Team, holds: str) -> None:
-    row, own, far = make(team), team.keys["own"], team.keys["far"]
+    row, own, far = make_guardrail(team.led, "no secrets"), team.keys["own"], team.keys["far"]
     if holds == "a member":
         put_under(row, own, people=[team.people["member"]])
     else:

@@ -7,11 +7,11 @@ from django.forms import CharField
 from django.urls import reverse
 
 from accounts.admin.fields import ModelField
-from accounts.models import User, Workspace
 from interns.models import ChatInteraction, ChatRun, ChatSession, Intern, InternTransition, Status
 from interns.runtime.process import ProcessDriver
-from interns.vault.service import create_intern_vault, put_managed
+from interns.vault.service import put_managed
 from tests.console.people import ROLES, Team, make_team
+from tests.console.things import make_intern
 
 pytestmark = [pytest.mark.django_db, pytest.mark.both]
 SEES = {
@@ -28,26 +28,11 @@ EDITS["admin"] = EDITS["owner"] = EDITS["operator"] = SEES["admin"]
 BOARDS = {**SEES, "member": {"own"}, "viewer": set(), "lead": {"own", "led"}}
 
 
-def make_intern(workspace: Workspace, creator: User, name: str, **fields: str) -> Intern:
-    now = datetime.now(UTC)
-    intern = Intern.objects.create(
-        workspace=workspace,
-        creator=creator,
-        name=name,
-        status_since=now,
-        created_at=now,
-        updated_at=now,
-        **{"status": Status.STOPPED, **fields},
-    )
-    create_intern_vault(intern, at=now)
-    return intern
-
-
 @pytest.fixture
 def interns(team: Team) -> dict[str, Intern]:
     """The member's own and the admin's in the lead's workspace, and the admin's where everybody is
     and where nobody else is."""
-    led = team.account.workspaces.get(slug="led")
+    led = team.led
     default = team.account.workspaces.get(is_default=True)
     far = team.account.workspaces.create(name="Far", slug="far")
     member, admin = team.people["member"], team.people["admin"]
@@ -187,7 +172,7 @@ def test_an_account_without_interns_makes_none(team: Team, interns: dict[str, In
 
 def test_what_no_intern_can_live_with_is_said_at_its_field(team: Team) -> None:
     """Its name, and that neither it nor its workspace has a model."""
-    led = team.account.workspaces.get(slug="led")
+    led = team.led
     fields = {"name": "No Name", "workspace": str(led.pk)}
 
     answer = team.client("member").post(reverse("console:new_intern"), fields)

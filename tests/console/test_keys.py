@@ -11,12 +11,10 @@ from django.test import Client
 from django.urls import reverse
 
 from accounts.keystring import hash_key
-from accounts.models import ApiKey, AuditRecord, SpendCounter
+from accounts.models import ApiKey, AuditRecord
 from accounts.spending import find_window_starts
-from routing.catalogue.models import Model, Provider
-from routing.catalogue.snapshot import catalogue
 from tests.console.people import ADMINS, ROLES, Team, ask, make_team
-from tests.support.operations import endpoint
+from tests.console.things import count_spending, make_model, make_provider
 
 pytestmark = [pytest.mark.django_db, pytest.mark.both]
 KEY = re.compile(r"sk-rt-v1-[0-9a-f]{64}")
@@ -32,15 +30,9 @@ MAY_SWITCH = {**MAY_SEE, "viewer": set(), "billing": set()}
 
 
 def make(client: Client, team: Team, **fields: str) -> Any:
-    led = team.account.workspaces.get(slug="led")
+    led = team.led
     usual = {"name": "new", "workspace": str(led.pk), "limit_usd": "", "limit_reset": ""}
     return client.post(reverse("console:new_key"), usual | {"lifetime": ""} | fields)
-
-
-def add_model(slug: str) -> None:
-    model = Model.objects.create(slug=slug, canonical_slug=slug, name="One", created=1)
-    endpoint(model, Provider.objects.create(slug="from", name="From", base_url="http://x/v1"))
-    catalogue.forget()
 
 
 @pytest.mark.parametrize("role", ROLES)
@@ -86,7 +78,7 @@ def test_a_key_is_made_only_where_the_person_belongs(team: Team) -> None:
     far, strangers = team.account.workspaces.create(name="Far", slug="far"), make_team("theirs")
     elsewhere = strangers.account.workspaces.first()
     assert elsewhere is not None
-    led = team.account.workspaces.get(slug="led")
+    led = team.led
     strange = (
         ("member", far),
         ("lead", far),
@@ -142,7 +134,7 @@ def test_a_rotated_key_shows_its_new_string_once(team: Team) -> None:
 
 
 def test_a_key_s_end_and_models_are_changed_on_its_page(team: Team) -> None:
-    add_model("acme/small")
+    make_model("acme/small", make_provider("from"))
     key, client = team.keys["own"], team.client("lead")
     path, fields = reverse("console:key", args=[key.pk]), {"name": "own", "limit_usd": ""}
 
@@ -166,7 +158,7 @@ def test_a_key_s_end_and_models_are_changed_on_its_page(team: Team) -> None:
 
 def test_a_new_key_is_for_the_models_that_are_named(team: Team) -> None:
     client = team.client("lead")
-    add_model("acme/one")
+    make_model("acme/one", make_provider("from"))
 
     assert make(client, team, allowed_models="acme/one").status_code == 200
     assert ApiKey.objects.get(name="new").allowed_models == ["acme/one"]
@@ -271,21 +263,9 @@ def test_an_intern_s_key_gets_no_new_string(team: Team) -> None:
 def test_keys_are_sorted_by_what_they_spent(team: Team, order: str, window: str) -> None:
     now = datetime.now(UTC)
     for name, nano in (("own", 7), ("led", 9)):
-        SpendCounter.objects.create(
-            scope="key",
-            scope_id=str(team.keys[name].pk),
-            window=window,
-            window_start=find_window_starts(now)[window],
-            spent_nano=nano,
-        )
+        count_spending(team.keys[name], nano, window, find_window_starts(now)[window])
     # What was spent before the window does not count in it.
-    SpendCounter.objects.create(
-        scope="key",
-        scope_id=str(team.keys["far"].pk),
-        window=window,
-        window_start=(now - timedelta(days=40)).date(),
-        spent_nano=1_000,
-    )
+    count_spending(team.keys["far"], 1_000, window, (now - timedelta(days=40)).date())
 
     text = team.client("admin").get(reverse("console:keys"), {"order": f"-{order}"}).text
 

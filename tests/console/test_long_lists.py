@@ -18,18 +18,14 @@ from console.queries.keys import PAGE_ROWS as KEYS
 from console.queries.workspaces import PEOPLE_ROWS as PEOPLE
 from console.table import Column
 from console.views.presets import PAGE_ROWS as PRESETS
-from routing.catalogue.models import Model, Provider
-from routing.catalogue.snapshot import catalogue
 from tests.console.people import Team, make_team
-from tests.console.test_guardrails import led, make
-from tests.console.test_presets import save_preset
-from tests.support.operations import endpoint
+from tests.console.things import make_guardrail, make_model, make_provider, save_preset
 
 pytestmark = [pytest.mark.django_db, pytest.mark.both]
 
 
 def make_keys(team: Team) -> None:
-    workspace = team.account.workspaces.get(slug="led")
+    workspace = team.led
     for number in range(KEYS + 1):
         create_key(
             account=team.account,
@@ -45,18 +41,15 @@ def make_people(team: Team) -> None:
 
 
 def make_presets(team: Team) -> None:
-    workspace = team.account.workspaces.get(slug="led")
+    workspace = team.led
     for number in range(PRESETS + 1):
         save_preset(workspace, f"row-{number}")
 
 
 def make_models(team: Team) -> None:
-    provider = Provider.objects.create(slug="one", name="One", base_url="http://127.0.0.1:9/v1")
+    provider = make_provider("one")
     for number in range(PAGE_ROWS + 1):
-        slug = f"acme/row-{number}"
-        model = Model.objects.create(slug=slug, canonical_slug=slug, name=slug, created=number)
-        endpoint(model, provider)
-    catalogue.forget()
+        make_model(f"acme/row-{number}", provider, created=number)
 
 
 def make_payments(team: Team) -> None:
@@ -158,7 +151,7 @@ def test_a_list_is_filtered_sorted_and_cut_as_the_address_says() -> None:
 
 def test_keys_past_the_first_two_hundred_are_assigned_and_found() -> None:
     team = make_team("acme")
-    guardrail, workspace = make(team), led(team)
+    guardrail, workspace = make_guardrail(team.led, "no secrets"), team.led
     rows = [
         ApiKey(
             account=team.account, workspace=workspace, name=f"a-{number:03}", label="sk",

@@ -4,8 +4,8 @@ import pytest
 from django.test import Client
 from django.urls import reverse
 
-from routing.catalogue.models import Provider
 from tests.console.people import Team
+from tests.console.things import make_provider
 
 pytestmark = [pytest.mark.django_db, pytest.mark.both]
 
@@ -22,7 +22,7 @@ pytestmark = [pytest.mark.django_db, pytest.mark.both]
     ],
 )
 def test_an_address_with_a_nul_is_refused(team: Team, path: str) -> None:
-    Provider.objects.create(slug="open", name="Open", base_url="http://127.0.0.1:9/v1")
+    make_provider("open")
 
     assert team.client("operator").get(path).status_code == 400
 
@@ -33,7 +33,7 @@ def test_a_link_with_a_nul_is_refused_to_everybody(client: Client) -> None:
 
 @pytest.mark.parametrize("kind", ["urlencoded", "multipart"])
 def test_a_form_with_a_nul_is_refused(team: Team, kind: str) -> None:
-    led = team.account.workspaces.get(slug="led")
+    led = team.led
     client, path = team.client("lead"), reverse("console:change_members", args=[led.pk])
     form = {"to": "admin", "user": "a\0"}
     answer = (

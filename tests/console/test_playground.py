@@ -1,7 +1,6 @@
 """The playground's key, and requests that are asked again there."""
 
 import re
-import zlib
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -17,12 +16,8 @@ from accounts.models.event import Event
 from accounts.services.keys import end_playgrounds
 from accounts.services.organization import admit_member
 from accounts.services.records import SYSTEM
-from gateway.http.jsonio import dumps
-from gateway.sealing import seal_bytes
-from routing.history.contents import PURPOSE
-from routing.history.models import GenerationContent
-from routing.metering.models import Generation
 from tests.console.people import ADMINS, BACKEND, ROLES, TENANTS, Team, make_team
+from tests.console.things import keep_content
 
 pytestmark = [pytest.mark.django_db, pytest.mark.both]
 PROMPT = "What is behind the moon?"
@@ -30,22 +25,11 @@ PROMPT = "What is behind the moon?"
 
 @pytest.fixture
 def led(team: Team) -> Workspace:
-    return team.account.workspaces.get(slug="led")
+    return team.led
 
 
 def ask_for_key(client: Client, workspace: Workspace) -> Any:
     return client.post(reverse("console:playground_key"), {"workspace": str(workspace.pk)})
-
-
-def log_content(record: Generation, messages: list[Any]) -> None:
-    content = {"input": {"messages": messages}, "output": {"completion": "Nothing."}}
-    packed = zlib.compress(dumps(content))
-    GenerationContent.objects.create(
-        generation_id=record.pk,
-        account_id=record.account_id,
-        created_at=record.created_at,
-        sealed=seal_bytes(packed, purpose=PURPOSE, row=record.pk),
-    )
 
 
 @pytest.mark.parametrize("role", ROLES)
@@ -202,7 +186,7 @@ def test_a_logged_request_can_be_asked_again_by_who_may_read_it(team: Team) -> N
     record = team.generations["own"]
     image = [{"type": "text", "text": "See"}, {"type": "image_url", "image_url": {"url": "x"}}]
     messages = [{"role": "system", "content": "Be short."}, {"role": "user", "content": PROMPT}]
-    log_content(record, [*messages, {"role": "user", "content": image}])
+    keep_content(record, [*messages, {"role": "user", "content": image}])
     path = f"{reverse('console:playground')}?replay={record.pk}"
 
     page = team.client("admin").get(path).text

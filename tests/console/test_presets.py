@@ -1,17 +1,12 @@
 """Presets in the console: who sees which, what differs between versions, which is in force."""
 
-from typing import Any
-
 import pytest
 from django.urls import reverse
 
-from accounts.models import AuditRecord, Workspace
-from accounts.services.records import SYSTEM
+from accounts.models import AuditRecord
 from routing.presets.models import Preset
-from routing.presets.read import PresetScope
-from routing.presets.schema import build_content
-from routing.presets.services import save_version
 from tests.console.people import ROLES, Team, ask, make_team
+from tests.console.things import save_preset
 
 pytestmark = [pytest.mark.django_db, pytest.mark.both]
 MAY_SEE = {
@@ -24,18 +19,12 @@ MAY_SEE = {
 MAY_SEE["owner"] = MAY_SEE["operator"] = MAY_SEE["admin"]
 
 
-def save_preset(workspace: Workspace, slug: str, **body: Any) -> Preset:
-    scope = PresetScope(workspace.account_id, workspace.pk)
-    content = build_content("chat", {"model": "acme/one", **body}, models_max=3)
-    return save_version(scope=scope, slug=slug, content=content, creator=None, by=SYSTEM)
-
-
 @pytest.fixture
 def presets(team: Team) -> dict[str, Preset]:
     """One in each workspace: where the member and the lead are, where all are, where neither is."""
     team.account.workspaces.create(name="Far", slug="far")
     places = {
-        "led": team.account.workspaces.get(slug="led"),
+        "led": team.led,
         "default": team.account.workspaces.get(is_default=True),
         "far": team.account.workspaces.get(slug="far"),
     }
@@ -63,7 +52,7 @@ def test_presets_are_there_for_who_may_use_them_alone(
 
 
 def test_a_former_version_is_put_into_force_again(team: Team) -> None:
-    led = team.account.workspaces.get(slug="led")
+    led = team.led
     save_preset(led, "tone", temperature=0.2, messages=[{"role": "system", "content": "Be short."}])
     preset = save_preset(led, "tone", temperature=0.9)
     client, path = team.client("member"), reverse("console:preset", args=[preset.pk])

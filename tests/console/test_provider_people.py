@@ -18,7 +18,7 @@ from accounts.models import (
     WorkspaceMembership,
 )
 from accounts.services.directory.groups import create_mapping, lock_account, save_group
-from accounts.services.directory.users import change_user, create_user, delete_user
+from accounts.services.directory.users import create_user, delete_user
 from accounts.services.keys import create_key
 from accounts.services.organization import admit_member, open_account, open_workspace
 from accounts.services.records import SYSTEM
@@ -203,27 +203,6 @@ def test_an_unproved_address_fits_no_mapping(provider: Provider) -> None:
 
     assert sign_in(Client(), provider).status_code == 403
     assert not User.objects.exists()
-
-
-def test_who_left_the_directory_is_out_at_once(provider: Provider, account: Any) -> None:
-    client = Client()
-    sign_in(client, provider)
-    person = ScimUser.objects.get(account=account)
-    key, _ = create_key(
-        account=account,
-        name="k",
-        workspace=account.workspaces.get(),
-        creator=person.user,
-    )
-    with transaction.atomic():
-        lock_account(account.pk)
-        change_user(row=person, fields={"active": False}, by=SYSTEM)
-
-    assert client.get("/console/keys")["Location"].startswith("/?next=")
-    key.refresh_from_db()
-    assert key.disabled
-    assert sign_in(Client(), provider).status_code == 403
-    assert not ScimUser.objects.filter(active=True).exists()
 
 
 def delete(person: ScimUser) -> None:

@@ -13,11 +13,12 @@ from console.queries.providers import judge_health, list_incidents, list_provide
 from console.scope import find_scope_of_account
 from routing.admin.charts import Stretch
 from routing.catalogue.listing import LearnedStats
-from routing.catalogue.models import Endpoint, Model, Provider
+from routing.catalogue.models import Endpoint, Provider
 from routing.catalogue.snapshot import build_snapshot, catalogue
 from routing.selection.types import HealthSnapshot
 from routing.statistics.models import EndpointSample
 from tests.console.people import ROLES, Team, ask, make_team
+from tests.console.things import make_model, make_provider
 from tests.routing.catalogue.scripted_provider import Handler, ScriptedProvider
 from tests.support.local_site import Running
 from tests.support.operations import endpoint
@@ -39,7 +40,7 @@ def add(team: Team, upstream: ScriptedProvider, role: str = "operator", **fields
 
 @pytest.mark.parametrize("role", ROLES)
 def test_everybody_sees_providers_and_operators_change_them(team: Team, role: str) -> None:
-    provider = Provider.objects.create(slug="open", name="Open", base_url="http://127.0.0.1:9/v1")
+    provider = make_provider("open")
     client, slug = team.client(role), provider.slug
     is_operator = role == "operator"
     listed = client.get(reverse("console:providers"))
@@ -122,7 +123,7 @@ def test_a_provider_that_does_not_answer_is_not_stored(
 def test_shares_and_failures_are_of_the_view_alone(team: Team) -> None:
     now = datetime.now(UTC)
     for slug in ("one", "two"):
-        Provider.objects.create(slug=slug, name=slug, base_url="http://127.0.0.1:9/v1")
+        make_provider(slug)
     for number in range(3):
         ask(team.keys["own"], f"gen-a{number}", endpoint_tag="one/fast", charge_nano=1_000)
     ask(team.keys["own"], "gen-b", endpoint_tag="two", status=502, error_type="server")
@@ -155,7 +156,7 @@ def test_health_is_said_in_a_word() -> None:
 
 def test_incidents_are_stretches_that_failed_and_what_was_told() -> None:
     now = datetime(2026, 11, 10, 12, tzinfo=UTC)
-    provider = Provider.objects.create(slug="one", name="One", base_url="http://127.0.0.1:9/v1")
+    provider = make_provider("one")
 
     def stretch(minutes: int, calls: int, errors: int) -> Stretch:
         return Stretch(now - timedelta(minutes=minutes), calls, errors, 0, None, None)
@@ -188,8 +189,8 @@ def test_incidents_are_stretches_that_failed_and_what_was_told() -> None:
 def test_how_many_calls_all_accounts_make_is_for_operators(
     team: Team, role: str, *, counts: bool
 ) -> None:
-    provider = Provider.objects.create(slug="one", name="One", base_url="http://127.0.0.1:9/v1")
-    model = Model.objects.create(slug="acme/a", canonical_slug="acme/a", name="A", created=1)
+    provider = make_provider("one")
+    model = make_model("acme/a")
     started = datetime.now(UTC) - timedelta(hours=2)
     EndpointSample.objects.create(
         endpoint=endpoint(model, provider), started_at=started, calls=977, errors=733

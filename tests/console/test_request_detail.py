@@ -8,9 +8,6 @@ from django.test import Client
 from django.urls import reverse
 
 from accounts.models import Guardrail
-from accounts.services.guardrail_assignments import assign_keys
-from accounts.services.guardrails import create_guardrail
-from accounts.services.records import SYSTEM
 from console.queries.explanation import (
     list_candidates,
     read_explanation,
@@ -20,6 +17,7 @@ from console.queries.request_detail import list_priced_tokens, list_stages
 from gateway.http.jsonio import dumps
 from routing.metering.models import Generation
 from tests.console.people import Team, ask, make_team, refuse
+from tests.console.things import make_guardrail, put_under
 from tests.routing.test_admin_generations import TRACE
 
 pytestmark = [pytest.mark.django_db, pytest.mark.both]
@@ -186,12 +184,7 @@ def guarded(guardrail: Guardrail, action: str, **more: Any) -> dict[str, Any]:
 
 def test_the_page_of_a_request_tells_what_guardrails_did(client: Client, team: Team) -> None:
     mine, theirs = (
-        create_guardrail(
-            account_id=each.account.pk,
-            workspace_id=each.account.workspaces.get(slug="led").pk,
-            by=SYSTEM,
-            settings={"name": name},
-        )
+        make_guardrail(each.led, name)
         for each, name in ((team, "no addresses"), (make_team("theirs"), "not ours"))
     )
     steps = [
@@ -230,19 +223,8 @@ def test_the_page_of_a_request_tells_what_guardrails_did(client: Client, team: T
 )
 def test_a_refusal_leads_to_what_refused(team: Team, role: str, reason: str, page: str) -> None:
     key = team.keys["own"]
-    guardrail = create_guardrail(
-        account_id=team.account.pk,
-        workspace_id=key.workspace_id,
-        by=SYSTEM,
-        settings={"name": "strict"},
-    )
-    assign_keys(
-        account_id=team.account.pk,
-        guardrail_id=guardrail.pk,
-        by=SYSTEM,
-        assigner=team.people["admin"].pk,
-        key_hashes=[key.hash],
-    )
+    guardrail = make_guardrail(team.led, "strict")
+    put_under(guardrail, key)
     places: dict[str, list[Any]] = {
         "key": [key.pk], "workspace": [key.workspace_id], "guardrail": [guardrail.pk],
         "settings": [], "credits": [], "models": [],

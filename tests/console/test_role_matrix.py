@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Collection, Iterator
-from datetime import UTC, datetime
 from itertools import product
 from typing import Any, Final, NamedTuple
 
@@ -13,17 +12,12 @@ from django.urls import reverse
 from accounts.models import AuditRecord
 from accounts.roles import Action
 from accounts.services.channels import create_channel
-from accounts.services.guardrails import create_guardrail
 from accounts.services.organization import add_new_person
 from accounts.services.records import SYSTEM
 from console.urls import urlpatterns
-from interns.models import Intern, Status
-from interns.vault.service import create_intern_vault
 from routing.destinations.services import create_destination
-from routing.presets.read import PresetScope
-from routing.presets.schema import build_content
-from routing.presets.services import save_version
 from tests.console.people import ADMINS, LEADS, ROLES, TENANTS, Team, list_allowed
+from tests.console.things import make_guardrail, make_intern, save_preset
 
 pytestmark = [pytest.mark.django_db, pytest.mark.both]
 
@@ -129,7 +123,7 @@ def test_no_page_is_there_for_another_tenant_s_account_or_workspace(
     ours: Team, theirs: Team
 ) -> None:
     clients = {role: ours.client(role) for role in TENANTS}
-    strange = theirs.account.workspaces.get(slug="led")
+    strange = theirs.led
     queries = {"account": str(theirs.account.pk)}, {"view": str(strange.pk)}
     for role, name, query in product(TENANTS, PAGES, queries):
         status = clients[role].get(reverse(f"console:{name}"), query).status_code
@@ -138,20 +132,8 @@ def test_no_page_is_there_for_another_tenant_s_account_or_workspace(
 
 def make_things(team: Team) -> dict[str, Any]:
     """One of each kind, by what stands in its address."""
-    led, now = team.account.workspaces.get(slug="led"), datetime.now(UTC)
+    led, admin = team.led, team.people["admin"]
     place: dict[str, Any] = {"account_id": team.account.pk, "by": SYSTEM}
-    scope = PresetScope(team.account.pk, led.pk)
-    content = build_content("chat", {"model": "acme/one"}, models_max=3)
-    intern = Intern.objects.create(
-        workspace=led,
-        creator=team.people["admin"],
-        name="helper",
-        status=Status.STOPPED,
-        status_since=now,
-        created_at=now,
-        updated_at=now,
-    )
-    create_intern_vault(intern, at=now)
     url = "https://example.com/in"
     newcomer = add_new_person(**place, username=f"{team.account.name}-new", role="org:member")
     return {
@@ -159,11 +141,9 @@ def make_things(team: Team) -> dict[str, Any]:
         "refused": team.refused["own"].pk,
         "key": team.keys["own"].pk,
         "workspace": led.pk,
-        "preset": save_version(
-            scope=scope, slug="one", content=content, creator=None, by=SYSTEM
-        ).pk,
-        "guardrail": create_guardrail(**place, workspace_id=led.pk, settings={"name": "rules"}).pk,
-        "intern": intern.pk,
+        "preset": save_preset(led, "one").pk,
+        "guardrail": make_guardrail(led, "rules").pk,
+        "intern": make_intern(led, admin, "helper").pk,
         "destination": create_destination(
             **place, workspace_id=led.pk, type="webhook", config={"url": url}, name="hook"
         ).row.pk,

@@ -84,7 +84,7 @@ def test_a_lead_adds_a_destination_of_the_workspace_alone(team: Team) -> None:
 
 @pytest.mark.parametrize("role", ["lead", "admin"])
 def test_prompts_go_to_destinations_of_who_may_read_them_alone(team: Team, role: str) -> None:
-    led, client = team.account.workspaces.get(slug="led"), team.client(role)
+    led, client = team.led, team.client(role)
     path = reverse("console:new_destination", args=["webhook"])
 
     # The box "Without prompts and answers" is empty.
@@ -100,7 +100,7 @@ def test_prompts_go_to_destinations_of_who_may_read_them_alone(team: Team, role:
 
 def test_a_destination_that_leads_inside_is_refused_in_words(team: Team) -> None:
     path = reverse("console:new_destination", args=["otel-collector"])
-    led = team.account.workspaces.get(slug="led")
+    led = team.led
     form = {"name": "x", "endpoint": "http://10.0.0.1", "workspace": str(led.pk)}
 
     answer = team.client("admin").post(path, form | {"sampling_rate": "1"})

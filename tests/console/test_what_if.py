@@ -5,12 +5,11 @@ from typing import Any
 import pytest
 from django.urls import reverse
 
-from routing.catalogue.models import Model, Provider
 from routing.catalogue.snapshot import catalogue
 from routing.what_if.comparison import ALL_FAILED
 from tests.console.people import Team, ask, make_team
+from tests.console.things import make_model, make_provider
 from tests.routing.test_what_if import row as replay_row
-from tests.support.operations import endpoint
 
 pytestmark = [pytest.mark.django_db, pytest.mark.both]
 
@@ -19,11 +18,7 @@ pytestmark = [pytest.mark.django_db, pytest.mark.both]
 def team() -> Team:
     """With a request that the second endpoint of its model answered, after the first had failed."""
     team = make_team("acme")
-    row = Model.objects.create(slug="acme/one", canonical_slug="acme/one", name="One", created=1)
-    for slug in ("first", "second"):
-        provider = Provider.objects.create(slug=slug, name=slug.title(), base_url="http://x/v1")
-        endpoint(row, provider)
-    catalogue.forget()
+    make_model("acme/one", make_provider("first"), make_provider("second"))
     world = catalogue.current().models["acme/one"]
     then = replay_row(served="second", failed=("first",), world=world)
     facts: dict[str, Any] = {"model": "acme/one", "endpoint_tag": "second", "attempts": []}

@@ -47,7 +47,7 @@ def test_one_request_is_shown_to_who_may_see_it_and_is_not_there_for_others(
 
 
 def test_what_if_replays_the_requests_that_the_role_may_see(ours: Team, theirs: Team) -> None:
-    strange = Guardrail.objects.create(workspace=theirs.account.workspaces.get(slug="led"))
+    strange = Guardrail.objects.create(workspace=theirs.led)
     path = reverse("console:what_if")
     for role in TENANTS:
         client = ours.client(role)
@@ -57,7 +57,7 @@ def test_what_if_replays_the_requests_that_the_role_may_see(ours: Team, theirs: 
 
 
 def test_a_member_cannot_choose_the_view_of_a_lead(ours: Team) -> None:
-    led = ours.account.workspaces.get(slug="led")
+    led = ours.led
     for view in ("all", str(led.pk)):
         answer = ours.client("member").get(reverse("console:requests"), {"view": view})
         assert answer.status_code == 404

@@ -10,13 +10,12 @@ from django.urls import reverse
 
 from accounts.models import ApiKey, AuditRecord, Membership, Workspace
 from accounts.services.organization import admit_member
-from accounts.services.records import SYSTEM
-from accounts.services.workspace_budgets import set_budget
 from console.queries.budgets import LimitUse, list_budgets_of
 from console.queries.workspaces import PEOPLE_ROWS
 from console.table import Column, sort_rows
 from gateway.end_users import hash_user
 from tests.console.people import ADMINS, LEADS, ROLES, TENANTS, Team, ask, make_team
+from tests.console.things import limit_workspace
 
 pytestmark = [pytest.mark.django_db, pytest.mark.both]
 MAY_OPEN = {"lead": {"led"}, **{role: {"led", "default"} for role in ADMINS}}
@@ -24,17 +23,6 @@ MAY_OPEN = {"lead": {"led"}, **{role: {"led", "default"} for role in ADMINS}}
 
 def find(team: Team, slug: str) -> Workspace:
     return team.account.workspaces.get(slug=slug)
-
-
-def limit(team: Team, usd: float, interval: str = "monthly") -> None:
-    set_budget(
-        account_id=team.account.pk,
-        reference="led",
-        interval=interval,
-        limit_nano=int(usd * 10**9),
-        include_byok=None,
-        by=SYSTEM,
-    )
 
 
 @pytest.mark.parametrize("role", ROLES)
@@ -53,7 +41,7 @@ def test_workspaces_are_shown_to_who_leads_them(team: Team, role: str) -> None:
 
 
 def test_a_budget_is_set_and_ended(team: Team) -> None:
-    led, client = find(team, "led"), team.client("admin")
+    led, client = team.led, team.client("admin")
     form = {"interval": "monthly", "limit_usd": "12.5", "enforcement": "block"}
 
     assert client.post(reverse("console:change_budget", args=[led.pk]), form).status_code == 302
@@ -66,7 +54,7 @@ def test_a_budget_is_set_and_ended(team: Team) -> None:
 
 
 def test_end_users_of_a_workspace_get_a_budget_and_one_his_own(team: Team) -> None:
-    led, client = find(team, "led"), team.client("admin")
+    led, client = team.led, team.client("admin")
     path = reverse("console:change_end_users", args=[led.pk])
     each = {"interval": "daily", "limit_usd": "2"}
 
@@ -77,18 +65,18 @@ def test_end_users_of_a_workspace_get_a_budget_and_one_his_own(team: Team) -> No
     ann, bob = (hash_user(team.account.pk, user) for user in ("ann", "bob"))
     limits = {ann: 500_000_000, bob: None}
     wanted = {"interval": "daily", "limit_nano": 2_000_000_000, "limits": limits}
-    assert find(team, "led").end_user_budget == wanted
+    assert team.led.end_user_budget == wanted
     page = client.get(reverse("console:workspace", args=[led.pk])).text
     assert "2 with limits of their own" in page
     # Who leads the workspace reads what holds, and finds no form that would be refused.
     page = team.client("lead").get(reverse("console:workspace", args=[led.pk])).text
     assert ("Daily: $2" in page, path in page) == (True, False)
     assert client.post(path, {"interval": ""}).status_code == 302
-    assert find(team, "led").end_user_budget is None
+    assert team.led.end_user_budget is None
 
 
 def test_keys_of_members_get_limits_of_the_workspace(team: Team) -> None:
-    led, client = find(team, "led"), team.client("admin")
+    led, client = team.led, team.client("admin")
     scoped = {"scope": {"user": "*"}, "concurrent": 1}
     led.member_key_limits = dict.fromkeys(("limit_nano", "limit_reset", "allowed_models"))
     led.member_key_limits["rate_limits"] = [scoped]
@@ -99,7 +87,7 @@ def test_keys_of_members_get_limits_of_the_workspace(team: Team) -> None:
     assert client.post(path, form | {"allowed_models": "nope/none"}).status_code == 400
     assert client.post(path, form).status_code == 302
 
-    assert find(team, "led").member_key_limits == {
+    assert team.led.member_key_limits == {
         "limit_nano": 2_500_000_000,
         "limit_reset": "weekly",
         "allowed_models": None,
@@ -112,13 +100,13 @@ def test_keys_of_members_get_limits_of_the_workspace(team: Team) -> None:
 
 
 def test_tags_of_a_workspace_get_budgets_that_are_raised_and_removed(team: Team) -> None:
-    led, client = find(team, "led"), team.client("admin")
+    led, client = team.led, team.client("admin")
     path = reverse("console:change_tags", args=[led.pk])
     form = {"tag": "team=blue", "interval": "daily", "limit_usd": "2"}
 
     for said in (form, form | {"tag": "team=*"}, form | {"limit_usd": "3"}):
         assert client.post(path, said).status_code == 302
-    stored = find(team, "led").tag_budgets or []
+    stored = team.led.tag_budgets or []
     assert [(each["tag"], each["limit_nano"]) for each in stored] == [
         ("team=*", 2_000_000_000),
         ("team=blue", 3_000_000_000),
@@ -131,11 +119,11 @@ def test_tags_of_a_workspace_get_budgets_that_are_raised_and_removed(team: Team)
     assert client.post(path, {"remove": "2"}).status_code == 404
     for _ in range(2):
         assert client.post(path, {"remove": "0"}).status_code == 302
-    assert find(team, "led").tag_budgets is None
+    assert team.led.tag_budgets is None
 
 
 def test_a_workspace_gets_rate_limits_for_all_and_for_parts_of_its_requests(team: Team) -> None:
-    led, client = find(team, "led"), team.client("admin")
+    led, client = team.led, team.client("admin")
     whole, parts = (
         reverse(f"console:{name}", args=[led.pk])
         for name in ("change_rate_limits", "change_scoped_limits")
@@ -149,7 +137,7 @@ def test_a_workspace_gets_rate_limits_for_all_and_for_parts_of_its_requests(team
     assert client.post(parts, {"part": "user", "value": "*"}).status_code == 400
 
     scoped = {"scope": {"user": "*"}, "requests_per_day": 100}
-    assert find(team, "led").rate_limits == [{"requests_per_minute": 30}, scoped]
+    assert team.led.rate_limits == [{"requests_per_minute": 30}, scoped]
     # Who leads the workspace reads what holds, and finds no form that would be refused.
     page = team.client("lead").get(reverse("console:workspace", args=[led.pk])).text
     assert ("30 requests per minute" in page, "user *: 100 requests per day" in page) == (
@@ -159,12 +147,12 @@ def test_a_workspace_gets_rate_limits_for_all_and_for_parts_of_its_requests(team
     assert (whole in page, parts in page) == (False, False)
     assert client.post(parts, {"remove": "1"}).status_code == 302
     assert client.post(whole, {}).status_code == 302
-    assert find(team, "led").rate_limits is None
+    assert team.led.rate_limits is None
 
 
 def test_a_budget_that_would_not_decrease_is_refused_in_words(team: Team) -> None:
-    limit(team, 1)
-    path = reverse("console:change_budget", args=[find(team, "led").pk])
+    limit_workspace(team.led, 10**9)
+    path = reverse("console:change_budget", args=[team.led.pk])
 
     answer = team.client("admin").post(path, {"interval": "daily", "limit_usd": "2"})
 
@@ -191,12 +179,12 @@ def test_a_budget_is_foretold_by_its_pace() -> None:
 
 
 def test_the_pace_is_what_the_last_seven_days_spent(team: Team) -> None:
-    led = find(team, "led")
+    led = team.led
     Workspace.objects.filter(pk=led.pk).update(created_at=datetime.now(UTC) - timedelta(days=30))
     led.refresh_from_db()
     ask(team.keys["own"], "gen-old", ago=timedelta(days=20), charge_nano=10**9)
     ask(team.keys["own"], "gen-new", ago=timedelta(days=2), charge_nano=7 * 10**6 - 8_800)
-    limit(team, 1)
+    limit_workspace(team.led, 10**9)
 
     (budget,) = list_budgets_of(led, datetime.now(UTC))
 
@@ -210,13 +198,13 @@ def test_the_pace_is_what_the_last_seven_days_spent(team: Team) -> None:
 
 
 def change(team: Team, role: str, **form: str) -> Any:
-    path = reverse("console:change_members", args=[find(team, "led").pk])
+    path = reverse("console:change_members", args=[team.led.pk])
     return team.client(role).post(path, form)
 
 
 def test_a_lead_looks_after_the_people_of_the_workspace(team: Team) -> None:
     admin, member = team.people["admin"], team.people["member"]
-    rows = find(team, "led").memberships
+    rows = team.led.memberships
 
     assert change(team, "lead", user=admin.public_id, to="add").status_code == 302
     assert rows.filter(membership__user=admin).exists()
@@ -259,7 +247,7 @@ def read_privacy(workspace: Workspace) -> tuple[bool, float, bool]:
 def test_leads_set_defaults_and_who_may_read_prompts_what_is_kept_and_sent(
     team: Team, role: str
 ) -> None:
-    led, client = find(team, "led"), team.client(role)
+    led, client = team.led, team.client(role)
     path = reverse("console:change_workspace", args=[led.pk])
     before = read_privacy(led)
 
@@ -324,7 +312,7 @@ def test_all_members_are_found(team: Team, slug: str) -> None:
 
 
 def test_a_viewer_becomes_a_member_and_a_member_a_viewer(team: Team) -> None:
-    workspace, client = find(team, "led"), team.client("lead")
+    workspace, client = team.led, team.client("lead")
     path = reverse("console:change_members", args=[workspace.pk])
     page = client.get(reverse("console:workspace", args=[workspace.pk])).text
     for role, word in (("admin", "lead"), ("member", "member"), ("viewer", "viewer")):
