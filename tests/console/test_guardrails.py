@@ -175,7 +175,7 @@ def test_yesterday_is_judged_by_every_rule_of_places(
         ("keeps", {"collects_data": False}),
         ("trains", {"collects_data": True}),
     ):
-        provider = make_provider(slug, **data)
+        provider = make_provider(slug, name=slug, **data)
         endpoint(model, provider, region="europe" if slug == "forgets" else "global")
         ask(team.keys["own"], f"gen-{slug}", model="acme/a", endpoint_tag=slug)
     catalogue.forget()

@@ -13,6 +13,8 @@ from django.urls import reverse
 from accounts.keystring import hash_key
 from accounts.models import ApiKey, AuditRecord
 from accounts.spending import find_window_starts
+from console.forms.rate_limits import FiguresForm, ScopedLimitForm, find_whole_limit
+from gateway.limits.rules import LIMITS_MAX
 from tests.console.people import ADMINS, ROLES, Team, ask, make_team
 from tests.console.things import count_spending, make_model, make_provider
 
@@ -273,3 +275,27 @@ def test_keys_are_sorted_by_what_they_spent(team: Team, order: str, window: str)
     assert found == [str(team.keys[name].pk) for name in ("led", "own", "far")]
     text = team.client("admin").get(reverse("console:keys"), {"order": order}).text
     assert re.findall(r'href="/console/keys/(\d+)"', text) == found[::-1]
+
+
+SCOPED = {"scope": {"model": "acme/small"}, "concurrent": 2}
+
+
+def test_several_limits_of_all_requests_are_shown_and_kept_as_they_hold() -> None:
+    limits: list[dict[str, Any]] = [
+        {"requests_per_minute": 60, "concurrent": 9},
+        SCOPED,
+        {"requests_per_minute": 90, "tokens_per_minute": 200_000},
+    ]
+    whole = find_whole_limit(limits)
+    assert whole == {"requests_per_minute": 60, "tokens_per_minute": 200_000, "concurrent": 9}
+
+    form = FiguresForm({**whole, "requests_per_minute": 80})
+    assert form.is_valid()
+    assert form.read_rate_limits(limits) == [{**whole, "requests_per_minute": 80}, SCOPED]
+
+
+def test_the_console_keeps_no_more_limits_than_the_api_takes() -> None:
+    form = ScopedLimitForm({"part": "model", "value": "acme/other", "concurrent": 1})
+    assert form.is_valid()
+    assert form.add_to([SCOPED] * LIMITS_MAX) is None
+    assert "no more" in str(form.errors)
