@@ -112,6 +112,19 @@ def fill_account(rows: int, now: datetime) -> Mapping[str, Any]:
     return owner
 
 
+def add_rules(account_id: Any, workspace_id: Any) -> Any:
+    """A budget and a guardrail of the workspace; the guardrail's id."""
+    from accounts.services.guardrails import create_guardrail
+    from accounts.services.records import SYSTEM
+    from accounts.services.workspace_budgets import set_budget
+
+    budget: Any = {"interval": "monthly", "limit_nano": 10**15, "include_byok": None}
+    set_budget(account_id=account_id, reference=str(workspace_id), by=SYSTEM, **budget)
+    filters = {"content_filter_builtins": [{"slug": "email", "action": "block"}]}
+    place: Any = {"account_id": account_id, "workspace_id": workspace_id}
+    return create_guardrail(**place, by=SYSTEM, settings={"name": "bench", **filters}).pk
+
+
 def list_pages(owner: Mapping[str, Any], now: datetime) -> dict[str, Callable[[], None]]:
     """Every page by its path; each asks once, and must be answered. Those for operators alone are
     asked for by one."""
@@ -119,26 +132,11 @@ def list_pages(owner: Mapping[str, Any], now: datetime) -> dict[str, Callable[[]
     from django.urls import reverse
 
     from accounts.models import Account, User, Workspace
-    from accounts.services.guardrails import create_guardrail
-    from accounts.services.records import SYSTEM
-    from accounts.services.workspace_budgets import set_budget
     from routing.catalogue.models import Model, Provider
     from routing.metering.models import Generation
 
     account, workspace = owner["account"], Workspace.objects.get(pk=owner["workspace"])
-    set_budget(
-        account_id=account,
-        reference=str(workspace.pk),
-        interval="monthly",
-        limit_nano=10**15,
-        include_byok=None,
-        by=SYSTEM,
-    )
-    filters = {"content_filter_builtins": [{"slug": "email", "action": "block"}]}
-    settings = {"name": "bench", **filters}
-    guardrail = create_guardrail(
-        account_id=account, workspace_id=workspace.pk, by=SYSTEM, settings=settings
-    )
+    guardrail_id = add_rules(account, workspace.pk)
     middle = Generation.objects.filter(
         account_id=account, created_at__gte=now - timedelta(days=DAYS // 2)
     )
@@ -154,8 +152,8 @@ def list_pages(owner: Mapping[str, Any], now: datetime) -> dict[str, Callable[[]
         "key": [owner["keys"][0]],
         "workspace": [workspace.pk],
         "person": [person.public_id],
-        "guardrail": [guardrail.pk],
-        "guardrail_replay": [guardrail.pk],
+        "guardrail": [guardrail_id],
+        "guardrail_replay": [guardrail_id],
         "provider": [provider.slug],
     }
     operated: dict[str, list[Any]] = {"new_provider": [], "prices": [provider.slug]}

@@ -82,6 +82,7 @@ def suppress_at_end(chromium: Any) -> Iterator[None]:
     try:
         yield
     finally:
+        # It may have died, or its driver: the test has said so.
         with suppress(Exception):
             chromium.close()
 

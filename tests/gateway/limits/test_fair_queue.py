@@ -39,15 +39,29 @@ def serve(queue: FairQueue, among: list[Waiting], scope: str = BOUND.scope) -> W
     return served
 
 
-def test_who_sends_a_tenth_is_served_every_other_time() -> None:
-    queue, among = FairQueue(), [waiting_of(LARGE) for _ in range(100)]
+@pytest.mark.parametrize(
+    ("others", "weight", "served_before", "mine", "shares"),
+    [
+        pytest.param(100, 1, 0, 10, (10, 10), id="who sends a tenth is served every other time"),
+        pytest.param(90, 3, 0, 90, (60, 20), id="a weight is a share of the turns"),
+        pytest.param(50, 1, 40, 10, (5, 5), id="who was away has saved nothing up"),
+    ],
+)
+def test_turns_are_shared(
+    others: int, weight: int, served_before: int, mine: int, shares: tuple[int, int]
+) -> None:
+    queue, among = FairQueue(), [waiting_of(LARGE, weight=weight) for _ in range(others)]
     join_all(queue, *among)
-    late = [waiting_of(SMALL) for _ in range(10)]
+    for _ in range(served_before):
+        serve(queue, among)
+    late = [waiting_of(SMALL) for _ in range(mine)]
     join_all(queue, *late)
-    assert all(abs(each.place - 2 * number) <= 1 for number, each in enumerate(late, 1))
     among += late
-    served = [serve(queue, among).workspace for _ in range(110)]
-    assert Counter(served[:20]) == {LARGE: 10, SMALL: 10}
+    served = [serve(queue, among) for _ in range(sum(shares))]
+    assert Counter(each.workspace for each in served) == {LARGE: shares[0], SMALL: shares[1]}
+    assert all(abs(served.index(each) + 1 - each.place) <= 1 for each in late if each in served)
+    while among:
+        serve(queue, among)
     assert not queue
 
 
@@ -60,27 +74,6 @@ def test_who_comes_one_at_a_time_waits_for_one_other_at_most() -> None:
         assert small.place <= 2
         among.append(small)
         assert SMALL in [serve(queue, among).workspace for _ in range(small.place)]
-
-
-def test_a_weight_is_a_share_of_the_turns() -> None:
-    queue = FairQueue()
-    among = [waiting_of(LARGE, weight=3) for _ in range(90)]
-    among += [waiting_of(SMALL) for _ in range(90)]
-    join_all(queue, *among)
-    served = Counter(serve(queue, among).workspace for _ in range(80))
-    assert served == {LARGE: 60, SMALL: 20}
-
-
-def test_who_was_away_has_saved_nothing_up() -> None:
-    queue, among = FairQueue(), [waiting_of(LARGE) for _ in range(50)]
-    join_all(queue, *among)
-    for _ in range(40):
-        serve(queue, among)
-    late = [waiting_of(SMALL) for _ in range(10)]
-    join_all(queue, *late)
-    among += late
-    served = Counter(serve(queue, among).workspace for _ in range(10))
-    assert served == {LARGE: 5, SMALL: 5}
 
 
 def test_who_leaves_gives_up_his_place_and_the_next_one_looks() -> None:
