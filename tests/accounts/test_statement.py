@@ -256,18 +256,12 @@ def get(mine: Manager, query: str = "") -> Any:
     return response, body
 
 
-def test_the_statement_of_this_month(mine: Manager) -> None:
+def test_csv_is_an_attachment_without_formulas(mine: Manager) -> None:
     response, body = get(mine)
-
-    assert response.status_code == 200
-    assert response["Content-Type"] == "application/json"
+    assert (response.status_code, response["Content-Type"]) == (200, "application/json")
     assert int(response["Content-Length"]) == len(body)
     data = json.loads(body)["data"]
-    assert data["closing_balance_nano"] == 7
-    assert data["totals"]["entries"] == 2
-
-
-def test_csv_is_an_attachment_without_formulas(mine: Manager) -> None:
+    assert (data["closing_balance_nano"], data["totals"]["entries"]) == (7, 2)
     response, body = get(mine, "?format=csv&start=2020-01-01&end=2099-01-01")
 
     assert response["Content-Type"] == "text/csv; charset=utf-8"

@@ -51,17 +51,6 @@ def test_an_endpoint_is_no_better_than_its_provider(small: dict[str, Any]) -> No
 
 
 @pytest.mark.django_db
-def test_a_model_is_found_by_id_and_by_alias(small: dict[str, Any]) -> None:
-    small["models"][0]["aliases"] = ["acme/first", "one"]
-    load_catalogue(small)
-
-    seen = build_snapshot()
-
-    assert seen.model("acme/one") is seen.model("acme/first") is seen.model("one")
-    assert seen.model("acme/other") is None
-
-
-@pytest.mark.django_db
 def test_the_listing_is_newest_first_without_hidden_unpriced_and_disabled_models(
     small: dict[str, Any],
 ) -> None:
@@ -215,17 +204,6 @@ def unfrozen() -> Iterator[None]:
     gc.unfreeze()
     yield
     gc.unfreeze()
-
-
-@pytest.mark.django_db
-@pytest.mark.usefixtures("unfrozen")
-def test_building_leaves_the_garbage_collector_as_it_was(small: dict[str, Any]) -> None:
-    load_catalogue(small)
-
-    build_snapshot()
-
-    assert gc.isenabled()
-    assert gc.get_freeze_count() == 0
 
 
 @pytest.mark.django_db

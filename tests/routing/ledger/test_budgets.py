@@ -182,14 +182,7 @@ def test_a_changed_limit_keeps_what_was_spent_and_what_is_under_way(writer, paye
 
 def test_it_stands_beside_the_workspace_s_budget(writer, payer) -> None:
     limit_end_users(payer, 10)
-    set_budget(
-        account_id=payer.account_id,
-        reference=str(payer.workspace_id),
-        interval="monthly",
-        limit_nano=15 * CENT,
-        include_byok=None,
-        by=SYSTEM,
-    )
+    set_monthly(payer, 15, "block")
     settle(writer, placed(writer, asks_for(payer, "alice"), 9 * CENT), 9 * CENT)
 
     assert is_refused(writer, asks_for(payer, "alice"), 2 * CENT)
