@@ -160,22 +160,3 @@ def test_a_stream_that_breaks_raises_after_its_content(
     assert "".join(heard) == "Half an ans"
     assert str(raised.value.code) == "502"
     assert desk.charged_nano(stream.response.headers["X-Generation-Id"]) == 0
-
-
-@ONE_KIND
-def test_headers_and_fields_of_the_gateways_own(client: OpenAI, desk: Desk) -> None:
-    raw = client.chat.completions.with_raw_response.create(
-        model="acme/none-yet-listed",
-        messages=MESSAGES,
-        extra_headers={"X-Router-Metadata": "enabled"},
-        extra_body={"model": desk.model, "session_id": "from-the-client"},
-    )
-
-    answer: Any = raw.parse()
-    assert raw.headers["X-Generation-Id"] == answer.id
-    assert raw.headers["Content-Type"] == "application/json"
-    assert not [name for name in raw.headers if name.lower().startswith("x-ratelimit")]
-    assert desk.generation(answer.id)["session_id"] == "from-the-client"
-    metadata = answer.router_metadata
-    assert (metadata["attempt"], metadata["strategy"]) == (1, "direct")
-    assert metadata["attempts"] == [{"provider": "Chat A", "model": desk.model, "status": 200}]

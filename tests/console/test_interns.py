@@ -44,31 +44,31 @@ def interns(team: Team) -> dict[str, Intern]:
     }
 
 
-@pytest.mark.parametrize("role", ROLES)
 def test_interns_are_there_for_who_may_see_them_alone(
-    team: Team, interns: dict[str, Intern], role: str
+    team: Team, interns: dict[str, Intern]
 ) -> None:
-    client = team.client(role)
-    account = {"account": str(team.account.pk)} if role == "operator" else {}
-    board = client.get(reverse("console:interns"), account).text
-    assert {name for name in interns if f"helper-{name}" in board} == BOARDS[role]
-
     theirs = make_team("theirs")
     workspace = theirs.account.workspaces.get(is_default=True)
     strange = make_intern(workspace, theirs.people["admin"], "helper-theirs")
-    for name, intern in {**interns, "theirs": strange}.items():
-        sees = name in SEES[role] or role == "operator"
-        edits = name in EDITS[role] or role == "operator"
-        page = client.get(reverse("console:intern", args=[intern.pk]))
-        assert (name, page.status_code) == (name, 200 if sees else 404)
-        assert (name, "Type its name to confirm" in page.text) == (name, edits)
-        # It is suspended.
-        assert (name, f"Resume helper-{name}" in page.text) == (name, edits)
-        operate = reverse("console:operate_intern", args=[intern.pk])
-        answer = client.post(operate, {"operation": "delete", "name": "another"})
-        assert (name, answer.status_code) == (name, 302 if edits else 404)
-    assert set(Intern.objects.values_list("status", flat=True)) == {Status.STOPPED}
-    assert not InternTransition.objects.exists()
+    for role in ROLES:
+        client = team.client(role)
+        account = {"account": str(team.account.pk)} if role == "operator" else {}
+        board = client.get(reverse("console:interns"), account).text
+        assert {name for name in interns if f"helper-{name}" in board} == BOARDS[role]
+
+        for name, intern in {**interns, "theirs": strange}.items():
+            sees = name in SEES[role] or role == "operator"
+            edits = name in EDITS[role] or role == "operator"
+            page = client.get(reverse("console:intern", args=[intern.pk]))
+            assert (name, page.status_code) == (name, 200 if sees else 404)
+            assert (name, "Type its name to confirm" in page.text) == (name, edits)
+            # It is suspended.
+            assert (name, f"Resume helper-{name}" in page.text) == (name, edits)
+            operate = reverse("console:operate_intern", args=[intern.pk])
+            answer = client.post(operate, {"operation": "delete", "name": "another"})
+            assert (name, answer.status_code) == (name, 302 if edits else 404)
+        assert set(Intern.objects.values_list("status", flat=True)) == {Status.STOPPED}
+        assert not InternTransition.objects.exists()
 
 
 def test_a_pending_question_is_shown_and_secrets_by_name_alone(

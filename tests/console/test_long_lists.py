@@ -105,16 +105,15 @@ FILES = {
 }
 
 
-@pytest.mark.parametrize("caption", FILES)
-def test_every_list_is_a_file_too(caption: str) -> None:
-    name, csv_name = FILES[caption]
-    path = reverse(name if name == "mfa_index" else f"console:{name}")
+def test_every_list_is_a_file_too(team: Team) -> None:
+    client = team.client("admin")
+    for caption, (name, csv_name) in FILES.items():
+        path = reverse(name if name == "mfa_index" else f"console:{name}")
+        answer = client.get(path, {"csv": csv_name, "as": "list"})
 
-    answer = make_team("acme").client("admin").get(path, {"csv": csv_name, "as": "list"})
-
-    file = caption.lower().replace(" ", "-")
-    assert answer.headers["Content-Disposition"] == f'attachment; filename="{file}.csv"'
-    assert "<" not in answer.text
+        file = caption.lower().replace(" ", "-")
+        assert answer.headers["Content-Disposition"] == f'attachment; filename="{file}.csv"'
+        assert (caption, "<" in answer.text) == (caption, False)
 
 
 def test_a_list_is_filtered_sorted_and_cut_as_the_address_says() -> None:

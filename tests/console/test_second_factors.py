@@ -62,7 +62,7 @@ def set_up_app(client: Client) -> tuple[str, list[str]]:
     return seed, re.findall(r"^(?:<pre id=\"codes\">)?([\w-]{8,})$", done.text, re.MULTILINE)
 
 
-def told(action: str) -> list[Any]:
+def list_records(action: str) -> list[Any]:
     rows = AuditRecord.objects.filter(object_type="sign_in", action=action)
     return [row.after for row in rows.order_by("pk")]
 
@@ -83,8 +83,11 @@ def test_a_code_is_asked_for_after_the_password_and_works_once(person: User) -> 
     sign_in(third)
     assert third.post(reverse("mfa_authenticate"), {"code": code}).status_code == 200
     assert "_auth_user_id" not in third.session
-    assert [each["methods"] for each in told("signed in")] == [["password"], ["password", "totp"]]
-    assert told("second factor failed")[0] == {
+    assert [each["methods"] for each in list_records("signed in")] == [
+        ["password"],
+        ["password", "totp"],
+    ]
+    assert list_records("second factor failed")[0] == {
         "address": "127.0.0.1", "agent": AGENT, "factor": "totp",
     }  # fmt: skip
 

@@ -25,19 +25,20 @@ def find(team: Team, slug: str) -> Workspace:
     return team.account.workspaces.get(slug=slug)
 
 
-@pytest.mark.parametrize("role", ROLES)
-def test_workspaces_are_shown_to_who_leads_them(team: Team, role: str) -> None:
-    client, strangers = team.client(role), make_team("theirs")
-    query = {"account": str(team.account.pk)} if role == "operator" else {}
-    answer = client.get(reverse("console:workspaces"), query)
-    assert answer.status_code == (200 if role in LEADS else 404)
-    for slug in ("led", "default"):
-        path = reverse("console:workspace", args=[find(team, slug).pk])
-        expected = slug in MAY_OPEN.get(role, ())
-        assert (slug, client.get(path).status_code == 200) == (slug, expected)
-        assert (slug, path in answer.text) == (slug, expected)
-    theirs = client.get(reverse("console:workspace", args=[find(strangers, "led").pk]))
-    assert theirs.status_code == (200 if role == "operator" else 404)
+def test_workspaces_are_shown_to_who_leads_them(team: Team) -> None:
+    strangers = make_team("theirs")
+    for role in ROLES:
+        client = team.client(role)
+        query = {"account": str(team.account.pk)} if role == "operator" else {}
+        answer = client.get(reverse("console:workspaces"), query)
+        assert answer.status_code == (200 if role in LEADS else 404)
+        for slug in ("led", "default"):
+            path = reverse("console:workspace", args=[find(team, slug).pk])
+            expected = slug in MAY_OPEN.get(role, ())
+            assert (slug, client.get(path).status_code == 200) == (slug, expected)
+            assert (slug, path in answer.text) == (slug, expected)
+        theirs = client.get(reverse("console:workspace", args=[find(strangers, "led").pk]))
+        assert theirs.status_code == (200 if role == "operator" else 404)
 
 
 def test_a_budget_is_set_and_ended(team: Team) -> None:
