@@ -98,34 +98,32 @@ def test_several_commands_and_the_tools_beside_share_the_files(toolbox: Toolbox)
     assert bash(toolbox, "find . -type f")["stdout"] == ""
 
 
-@pytest.mark.parametrize(
-    ("name", "arguments", "words"),
-    [
-        ("bash", {}, "A command must be a text"),
-        ("bash", {"command": "a\0"}, "A command has at most"),
-        ("shell", {"commands": []}, "commands must be a list"),
-        ("shell", {"commands": ["x"] * 17}, "commands must be a list"),
-        ("shell", {"commands": [5]}, "A command must be a text"),
-        ("files", {"action": "move"}, "action must be one of"),
-        ("files", {"action": "read"}, "path must be a text"),
-        ("files", {"action": "read", "path": "none"}, "No such file or directory"),
-        ("files", {"action": "read", "path": "a\0"}, "No path has a null"),
-        ("files", {"action": "write", "path": "x"}, "content must be a text"),
-        ("files", {"action": "write", "path": "x", "content": "y" * 1_048_577}, "at most 1048576"),
-        ("files", {"action": "write", "path": "/usr/x", "content": ""}, "Read-only file system"),
-        ("files", {"action": "read", "path": "\ud800"}, "no valid Unicode text"),
-        ("apply_patch", {"type": "x", "path": "y"}, "type must be one of"),
-        ("apply_patch", {"type": "update_file", "path": "y"}, "diff must be a text"),
-        ("apply_patch", {"type": "create_file", "path": "y", "diff": "x"}, "begins with"),
-        ("apply_patch", {"type": "update_file", "path": "y", "diff": "-x"}, "No such file"),
-        ("apply_patch", {"type": "update_file", "path": "/dev/zero", "diff": "-x"}, "too long"),
-    ],
-)
-def test_what_is_wrong_is_told_and_costs_no_files(
-    toolbox: Toolbox, name: str, arguments: dict[str, Any], words: str
-) -> None:
+WRONG: list[tuple[str, dict[str, Any], str]] = [
+    ("bash", {}, "A command must be a text"),
+    ("bash", {"command": "a\0"}, "A command has at most"),
+    ("shell", {"commands": []}, "commands must be a list"),
+    ("shell", {"commands": ["x"] * 17}, "commands must be a list"),
+    ("shell", {"commands": [5]}, "A command must be a text"),
+    ("files", {"action": "move"}, "action must be one of"),
+    ("files", {"action": "read"}, "path must be a text"),
+    ("files", {"action": "read", "path": "none"}, "No such file or directory"),
+    ("files", {"action": "read", "path": "a\0"}, "No path has a null"),
+    ("files", {"action": "write", "path": "x"}, "content must be a text"),
+    ("files", {"action": "write", "path": "x", "content": "y" * 1_048_577}, "at most 1048576"),
+    ("files", {"action": "write", "path": "/usr/x", "content": ""}, "Read-only file system"),
+    ("files", {"action": "read", "path": "\ud800"}, "no valid Unicode text"),
+    ("apply_patch", {"type": "x", "path": "y"}, "type must be one of"),
+    ("apply_patch", {"type": "update_file", "path": "y"}, "diff must be a text"),
+    ("apply_patch", {"type": "create_file", "path": "y", "diff": "x"}, "begins with"),
+    ("apply_patch", {"type": "update_file", "path": "y", "diff": "-x"}, "No such file"),
+    ("apply_patch", {"type": "update_file", "path": "/dev/zero", "diff": "-x"}, "too long"),
+]
+
+
+def test_what_is_wrong_is_told_and_costs_no_files(toolbox: Toolbox) -> None:
     bash(toolbox, "echo kept > file")
-    fails(toolbox, words, name, **arguments)
+    for name, arguments, words in WRONG:
+        fails(toolbox, words, name, **arguments)
     assert told(toolbox, "files", action="read", path="file") == {"text": "kept\n"}
 
 
