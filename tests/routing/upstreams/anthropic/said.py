@@ -11,7 +11,6 @@ EVERYTHING = frozenset(
     {"temperature", "top_p", "top_k", "stop", "tools", "tool_choice", "parallel_tool_calls"}
     | {"reasoning", "response_format", "structured_outputs", "service_tier"}
 )
-PDF_URL = "data:application/pdf;base64,JVBERi0xLjQ="
 PNG_URL = "data:image/png;base64,iVBORw0KGgo="
 TOOL: dict[str, Any] = {"type": "function", "function": {"name": "f"}}
 HI = [user("hi")]

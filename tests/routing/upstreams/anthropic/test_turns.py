@@ -110,6 +110,10 @@ def thinking(said: str, signature: str) -> dict[str, Any]:
     ("details", "blocks"),
     [
         (
+            [{**SIGNED, "text": "a"}, {**SIGNED, "text": "b"}, {**SIGNED, "signature": "s"}],
+            [thinking("ab", "s")],
+        ),
+        (
             [ENCRYPTED, {"type": "reasoning.text", "text": None, "signature": "s"}],
             [{"type": "redacted_thinking", "data": "d"}, thinking("", "s")],
         ),
@@ -122,7 +126,7 @@ def thinking(said: str, signature: str) -> dict[str, Any]:
         ([{"type": "reasoning.summary", "summary": "s", "format": "unknown"}, {"type": "new"}], []),
     ],
 )
-def test_reasoning_of_others_or_broken_off_is_left_out(details: Any, blocks: Any) -> None:
+def test_reasoning_is_replayed_where_its_seal_is_there(details: Any, blocks: Any) -> None:
     said = assistant("said", reasoning="r", reasoning_details=details)
     assert turns_for(user("x"), said, user("y"))[1] == ("assistant", [*blocks, text("said")])
 
