@@ -98,13 +98,17 @@ SORTS = 'expected one of "price"|"throughput"|"latency"|"exacto"'
     [
         ("name", "", "Too small: expected string to have >=1 characters"),
         ("name", "n" * 101, "Too big: expected string to have <=100 characters"),
+        ("slug", "-bad", PATTERN),
         ("slug", "a--b", PATTERN),
+        ("slug", "Ab", PATTERN),
         ("slug", "a\n", PATTERN),
         ("slug", "a" * 51, "Too big: expected string to have <=50 characters"),
+        ("description", "d" * 501, "Too big: expected string to have <=500 characters"),
         ("default_text_model", "", " is not a valid model ID"),
         ("default_image_model", 3, "Invalid input: expected string, received number"),
         ("default_provider_sort", "luck", f"Invalid option: {SORTS}"),
         ("io_logging_sampling_rate", 0, "Too small: expected number to be >=0.0001"),
+        ("io_logging_sampling_rate", 1.1, "Too big: expected number to be <=1"),
         ("io_logging_sampling_rate", None, "Invalid input: expected number, received null"),
         (
             "is_observability_io_logging_enabled",
