@@ -99,6 +99,15 @@ def test_an_endpoint_s_story(health: EndpointHealth, name: str) -> None:
     assert how(health, 0, E2) == "well"
 
 
+def test_what_was_worked_out_once_holds_until_something_changes(health: EndpointHealth) -> None:
+    health.record_failure(E1, 0)
+    first = health.snapshot(1)
+
+    assert health.snapshot(29) is first
+    health.record_failure(E2, 29)
+    assert how(health, 29, E2) == "unstable"
+
+
 def tried(health: EndpointHealth, results: str) -> float:
     """One try a second, `+` well, `-` an outage, `#` a 429, `?` of no use; when the last ended."""
     ends = {
