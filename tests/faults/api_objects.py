@@ -27,10 +27,12 @@ _DECISION = {
     "questions": {"open": {"type": "noul", "instructions": "Is it open?"}},
 }
 # Of bodies that may say so much few made-up ones are good.
-_SPENDING = {
+_SPENDING: Mapping[str, dict[str, Any]] = {
     "/chat/completions": _CHAT,
     "/messages": {**_CHAT, "max_tokens": 10},
+    "/messages/count_tokens": _CHAT,
     "/responses": {"model": MODEL, "input": "Hello"},
+    "/systemone": _DECISION,
 }
 
 
@@ -49,6 +51,9 @@ class Objects:
 
     def good_body(self, label: str) -> dict[str, Any] | None:
         """A body for operations whose fields depend on each other: few made-up ones fit."""
+        path = label.removeprefix("POST /api/v1").removeprefix("/presets/{slug}")
+        if path in _SPENDING:
+            return dict(_SPENDING[path])
         return _BODIES[label](self) if label in _BODIES else None
 
     def query(self, path: str) -> dict[str, str] | None:
@@ -231,14 +236,7 @@ _BODIES: Mapping[str, Callable[[Objects], dict[str, Any]]] = {
     "POST /api/v1/privacy/erasures": lambda objects: {"user": "nobody"},
     "POST /api/v1/routing/what-if": lambda objects: {},
     "POST /api/v1/scim/group-mappings": Objects.new_mapping,
-    **{
-        f"POST /api/v1{place}{path}": lambda objects, body=body: dict(body)
-        for place in ("", "/presets/{slug}")
-        for path, body in _SPENDING.items()
-    },
-    "POST /api/v1/messages/count_tokens": lambda objects: dict(_CHAT),
     "POST /api/alpha/decisions": lambda objects: dict(_DECISION),
-    "POST /api/v1/systemone": lambda objects: dict(_DECISION),
 }
 _IN_BODIES: Mapping[str, Callable[[Objects], Any]] = {
     "model": lambda objects: MODEL,

@@ -19,7 +19,7 @@ def begin(desk: Desk, *, model: str = "", stream: bool = True) -> RawConnection:
     return opened(desk, model=model or desk.model, stream=stream)
 
 
-def told(desk: Desk, *, stream: bool, **body: Any) -> Any:
+def read_answer(desk: Desk, *, stream: bool, **body: Any) -> Any:
     """Who answered and what it cost: the answer, or the usage chunk of a stream."""
     return desk.stream(**body).chunks[-1] if stream else desk.ok(**body)
 

@@ -59,13 +59,13 @@ class FaultyPostgres(PostgresCluster):
         """SIGSTOP to all its processes: connections stay open and nothing answers."""
         assert self._process is not None
         # The postmaster first: it has no new children afterwards.
-        signalled(self.pid, signal.SIGSTOP)
+        send_signal(self.pid, signal.SIGSTOP)
         for pid in processes.children(self.pid):
-            signalled(pid, signal.SIGSTOP)
+            send_signal(pid, signal.SIGSTOP)
 
     def thaw(self) -> None:
         for pid in (*processes.children(self.pid), self.pid):
-            signalled(pid, signal.SIGCONT)
+            send_signal(pid, signal.SIGCONT)
 
     def mend(self) -> None:
         """Whatever a failed test left it in, it answers again."""
@@ -109,7 +109,7 @@ class FaultyPostgres(PostgresCluster):
             connection.execute("SELECT pg_reload_conf()")
 
 
-def signalled(pid: int, number: signal.Signals) -> None:
+def send_signal(pid: int, number: signal.Signals) -> None:
     """A backend may end between being listed and being told."""
     with suppress(ProcessLookupError):
         os.kill(pid, number)

@@ -96,11 +96,11 @@ def outage(desk: Desk, load: Steady) -> Iterator[None]:
     load.until(200, GOOD, since=back_at, within_s=RECOVERY_S)
 
 
-def refused(load: Steady) -> None:
+def wait_refused(load: Steady) -> None:
     load.until(503, REFUSED, since=time.monotonic())
 
 
-def unready(desk: Desk) -> Any:
+def read_unready(desk: Desk) -> Any:
     """What `/readyz` says of it, soon."""
     begun_at = time.monotonic()
     told = desk.server.get("/readyz")
@@ -119,7 +119,7 @@ def test_killed_under_load(
         for round_ in range(rounds):
             with outage(desk, load):
                 postgres.crash()
-                refused(load)
+                wait_refused(load)
                 if round_ == 0:
                     check_doors(desk)
                 postgres.revive()
@@ -130,7 +130,7 @@ def test_killed_under_load(
 
 def check_doors(desk: Desk) -> None:
     """What else there is tells the loss in its own way, and without a traceback."""
-    checks = unready(desk)
+    checks = read_unready(desk)
     assert (checks["database"]["ok"], checks["catalogue"]["ok"]) == (False, True)
     assert as_json(desk.server.get("/healthz")) == {"status": "ok"}
     credits_ = desk.server.get("/api/v1/credits", key=desk.account.management_key)
@@ -153,9 +153,9 @@ def check_page(page: Any) -> None:
 def test_frozen_under_load(desk: Desk, postgres: FaultyPostgres) -> None:
     with Steady(desk, callers=CALLERS) as load, outage(desk, load):
         postgres.freeze()
-        refused(load)
+        wait_refused(load)
         for _ in range(2):
-            unready(desk)
+            read_unready(desk)
         postgres.thaw()
 
     desk.server.wait_ready()
@@ -176,7 +176,7 @@ def test_a_page_of_a_frozen_database_comes_to_an_end(desk: Desk, postgres: Fault
 def test_without_a_free_connection(desk: Desk, postgres: FaultyPostgres) -> None:
     database = desk.server.env["DATABASE_URL"].split("?")[0].rsplit("/", 1)[1]
     with Steady(desk, callers=CALLERS) as load, outage(desk, load), postgres.no_room(database):
-        refused(load)
+        wait_refused(load)
         # A process keeps the connection it may still have for a moment.
         desk.server.wait_until(lambda: desk.server.get("/readyz").status_code == 503, within_s=30)
 
@@ -186,8 +186,8 @@ def test_without_a_free_connection(desk: Desk, postgres: FaultyPostgres) -> None
 def test_read_only(desk: Desk, postgres: FaultyPostgres) -> None:
     """Reading goes on, writing is refused, and a balancer sends nobody here."""
     with Steady(desk, callers=CALLERS) as load, outage(desk, load), postgres.read_only():
-        refused(load)
-        assert unready(desk)["database"]["error"] == "read-only"
+        wait_refused(load)
+        assert read_unready(desk)["database"]["error"] == "read-only"
         assert desk.total_usage_nano() > 0
         key = desk.account.management_key
         created = desk.server.post("/api/v1/keys", key=key, json={"name": "another"})

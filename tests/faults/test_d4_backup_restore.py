@@ -68,7 +68,9 @@ def backup(tmp_path: Path) -> Path:
     return folder
 
 
-def running(server: GatewayServer, folder: Path, simulator: SimulatedUpstream) -> Desk:
+def start_gateway_with_models(
+    server: GatewayServer, folder: Path, simulator: SimulatedUpstream
+) -> Desk:
     simulator.clear()
     file = folder / "catalogue.yaml"
     catalogue = bench.as_yaml(bench.personas(simulator), bench.plain_models())
@@ -78,7 +80,7 @@ def running(server: GatewayServer, folder: Path, simulator: SimulatedUpstream) -
     return Desk(server, simulator, seed_account(server, credits_usd="1000"), "plain/first")
 
 
-def backed_up_under_load(desk: Desk, operator: Operator, *names: str) -> list[Asked]:
+def back_up_under_load(desk: Desk, operator: Operator, *names: str) -> list[Asked]:
     """Run the commands while callers ask; what had been answered before they began."""
     with Steady(desk, callers=CALLERS) as load:
         load.until(200, SOME, since=0)
@@ -114,9 +116,9 @@ def test_postgresql_is_restored_into_an_empty_database(
     tmp_path: Path,
     backup: Path,
 ) -> None:
-    desk = running(start_gateway.build(), tmp_path, simulator)
+    desk = start_gateway_with_models(start_gateway.build(), tmp_path, simulator)
     here = Operator(desk.server.env, backup)
-    had = backed_up_under_load(desk, here, "back up", "back up secrets")
+    had = back_up_under_load(desk, here, "back up", "back up secrets")
     desk.server.kill()
 
     there = start_gateway.build(database_url=stores.create(migrated=False))
@@ -136,9 +138,9 @@ def test_sqlite_is_restored_into_an_empty_home(
 ) -> None:
     server = on_a_file(start_gateway)
     put_database(Path(server.env["GATEWAY_HOME"]), stores.migrated_file())
-    desk = running(server, tmp_path, simulator)
+    desk = start_gateway_with_models(server, tmp_path, simulator)
     here = Operator(desk.server.env, backup)
-    had = backed_up_under_load(desk, here, "back up", "back up secrets")
+    had = back_up_under_load(desk, here, "back up", "back up secrets")
     desk.server.kill()
 
     there = on_a_file(start_gateway)

@@ -12,7 +12,7 @@ from tests.conformance.desk import Desk, read_stream
 from tests.faults import bench
 from tests.faults.bench import DEAR_NANO, MODES, endpoint, model
 from tests.faults.conftest import Open
-from tests.faults.desks import attempts, told
+from tests.faults.desks import attempts, read_answer
 
 pytestmark = pytest.mark.thorough
 FIXED = "Provider returned error"
@@ -85,7 +85,7 @@ def test_a_failure_goes_where_it_may_do_better_and_is_told_by_its_class(
 
     # Another endpoint of the model, where it may do better.
     if case.elsewhere:
-        said = told(desk, stream=stream, model=pair)
+        said = read_answer(desk, stream=stream, model=pair)
         assert attempts(desk, said["id"]) == [("First", case.seen), ("Second", 200)]
         prompt, completion = said["usage"]["prompt_tokens"], said["usage"]["completion_tokens"]
         assert desk.paid_nano(said) == DEAR_NANO[0] * prompt + DEAR_NANO[1] * completion > 0
@@ -94,7 +94,7 @@ def test_a_failure_goes_where_it_may_do_better_and_is_told_by_its_class(
         assert desk.sent("second") == []
 
     # Another model, always.
-    said = told(desk, stream=stream, model=alone, models=["plain/third"])
+    said = read_answer(desk, stream=stream, model=alone, models=["plain/third"])
     assert (said["model"], said["provider"]) == ("plain/third", "Third")
     assert desk.paid_nano(said) > 0
 

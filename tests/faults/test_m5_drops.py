@@ -67,7 +67,7 @@ def desk(patient: GatewayServer, simulator: SimulatedUpstream) -> Desk:
     return Desk(patient, simulator, seed_account(patient, credits_usd="1000"), "plain/first")
 
 
-def settled(desk: Desk) -> Call:
+def wait_settled(desk: Desk) -> Call:
     """The one record of the call, its hold gone by then."""
     ledger = Ledger(desk.server.env["DATABASE_URL"])
     desk.server.wait_until(lambda: ledger.open_holds() == 0, within_s=HOLD_GONE_WITHIN_S)
@@ -137,7 +137,7 @@ def test_who_leaves_pays_by_the_rule(
     elif moment != ALL:
         desk.upstream.open_gate("left")
         assert desk.upstream.wait(1, "ended")["outcome"] == "answered"
-    call = settled(desk)
+    call = wait_settled(desk)
     assert (call.charge_nano, call.cancelled) == (nano, cancelled)
     if nano == ALL_NANO:
         assert (call.tokens_prompt, call.tokens_completion) == (50, 1_070)
@@ -161,7 +161,7 @@ def test_who_ends_a_stream_by_a_deadline_of_his_own_pays_for_what_he_read(desk: 
     # Nobody opens the gate.
     assert answer.text.count(PIECE) == 10
     assert '"code":408' in answer.text
-    call = settled(desk)
+    call = wait_settled(desk)
     assert (call.charge_nano, call.cancelled) == (produced_nano(10), True)
 
 
@@ -175,7 +175,7 @@ def test_a_drained_stream_that_falls_silent_costs_what_it_had_produced(desk: Des
 
     # Nobody opens the gate: the idle limit ends the draining.
     assert desk.upstream.wait(1, "disconnected")["closed_by"] == "client"
-    call = settled(desk)
+    call = wait_settled(desk)
     assert (call.charge_nano, call.cancelled) == (produced_nano(10), True)
 
 

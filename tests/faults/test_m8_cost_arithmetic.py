@@ -37,8 +37,7 @@ from routing.metering.cost import (
 from routing.metering.usage import Usage
 from routing.selection.select import NO_PRICE, select
 from routing.selection.types import Requirements
-from routing.simulator.testing import SimulatedUpstream
-from tests.support.gateways import StartGateway, seed_account
+from tests.conformance.desk import Desk
 
 SEED = 20_260_101
 NOON = datetime(2026, 1, 2, 12, 0, tzinfo=UTC)
@@ -219,14 +218,13 @@ ASK = Requirements(kinds=frozenset({"openai"}))
 SOUND = {"prompt": "0.000001", "completion": "0.000002"}
 
 
-def catalogue(pricing: Any, *, base_url: str = "http://127.0.0.1:9/v1") -> dict[str, Any]:
+def catalogue(pricing: Any, **provider: Any) -> dict[str, Any]:
+    usual = {"slug": "acme", "name": "Acme", "base_url": "http://127.0.0.1:9/v1"}
     own = {"provider": "acme", "upstream_model": "sim/small", "max_completion_tokens": 100}
     if pricing is not ...:
         own["pricing"] = pricing
     return {
-        "providers": [
-            {"slug": "acme", "name": "Acme", "base_url": base_url, "supports_cancellation": True}
-        ],
+        "providers": [usual | {"supports_cancellation": True} | provider],
         "models": [{"id": "acme/one", "name": "One", "endpoints": [own]}],
     }
 
@@ -280,16 +278,17 @@ def _planned() -> Any:
 
 @pytest.mark.both
 def test_over_http_every_request_pays_the_price_it_was_admitted_at(
-    start_gateway: StartGateway, simulator: SimulatedUpstream, tmp_path: Path
+    desk: Desk, tmp_path: Path
 ) -> None:
     """Priced, made dearer in the middle of an answer, unpriced, free: one server, one account."""
-    server = start_gateway()
-    account = seed_account(server)
+    server, account, simulator = desk.server, desk.account, desk.upstream
     file = tmp_path / "m7.yaml"
+    # As long as an answer is held back here.
+    patient = {"base_url": f"{simulator.url}/m7/v1", "first_byte_s": 60}
     usage = {"usage": {"prompt_tokens": 10, "completion_tokens": 5}}
 
     def load_pricing(pricing: Any) -> None:
-        file.write_text(yaml.safe_dump(catalogue(pricing, base_url=f"{simulator.url}/m7/v1")))
+        file.write_text(yaml.safe_dump(catalogue(pricing, **patient)))
         server.manage("load_catalogue", str(file), "--wait")
 
     def ask() -> Any:

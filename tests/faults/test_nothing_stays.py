@@ -61,15 +61,15 @@ def mine(remembering: GatewayServer, simulator: SimulatedUpstream) -> Desk:
     return Desk(remembering, simulator, account, "plain/first")
 
 
-def remembered(server: GatewayServer) -> dict[str, Any]:
+def read_remembered(server: GatewayServer) -> dict[str, Any]:
     told: dict[str, Any] = json.loads(Path(server.env[FILE]).read_text(encoding="utf-8"))
     return told
 
 
 def look_on(desk: Desk, looks: int) -> None:
     """Until the worker has looked so many times more."""
-    until = remembered(desk.server)["looks"] + looks
-    desk.server.wait_until(lambda: remembered(desk.server)["looks"] >= until)
+    until = read_remembered(desk.server)["looks"] + looks
+    desk.server.wait_until(lambda: read_remembered(desk.server)["looks"] >= until)
 
 
 def answered(desk: Desk) -> None:
@@ -227,22 +227,22 @@ ENDINGS: list[Any] = [
 
 @pytest.mark.parametrize("ending", ENDINGS, ids=lambda ending: ending.__name__)
 def test_nothing_of_a_request_stays_once_it_has_ended(mine: Desk, ending: Ending) -> None:
-    before = remembered(mine.server)
+    before = read_remembered(mine.server)
     ending(mine)
 
     look_on(mine, LOOKS)
     # Calls that an earlier ending left behind are that ending's failure.
-    assert remembered(mine.server)["calls"] == before["calls"]
+    assert read_remembered(mine.server)["calls"] == before["calls"]
 
 
 @pytest.mark.parametrize("stream", [False, True])
 def test_nothing_stays_with_a_connection_that_is_kept(mine: Desk, stream: bool) -> None:
-    before = remembered(mine.server)["calls"]
+    before = read_remembered(mine.server)["calls"]
     wire = begin(mine, model="plain/first", stream=stream)
     _, headers = wire.head()
     wire.body(headers)
 
-    mine.server.wait_until(lambda: remembered(mine.server)["calls"] == before)
+    mine.server.wait_until(lambda: read_remembered(mine.server)["calls"] == before)
     wire.close()
 
 
@@ -252,5 +252,5 @@ def test_a_call_under_way_is_seen(mine: Desk) -> None:
     wire = begin(mine, model="plain/first")
     wire.head()
 
-    mine.server.wait_until(lambda: "plain/first" in remembered(mine.server)["calls"])
+    mine.server.wait_until(lambda: "plain/first" in read_remembered(mine.server)["calls"])
     wire.close()

@@ -109,7 +109,7 @@ def hold_back(pair: Pair, persona: str) -> str:
     return gate
 
 
-def finished(asked: list[Future[requests.Response]], count: int) -> list[requests.Response]:
+def wait_finished(asked: list[Future[requests.Response]], count: int) -> list[requests.Response]:
     """The first so many answers; the others wait meanwhile."""
     until = time.monotonic() + 20
     while time.monotonic() < until:
@@ -157,7 +157,7 @@ def test_requests_under_way_count_over_both_until_they_end(pair: Pair) -> None:
     gate = hold_back(pair, "large")
     with ThreadPoolExecutor(9) as pool:
         asked = [pool.submit(pair.chat, n, key, stream=n % 3 == 0) for n in range(9)]
-        refused = finished(asked, 6)
+        refused = wait_finished(asked, 6)
         pair.simulator.open_gate(gate)
         assert Counter(each.result().status_code for each in asked) == {200: 3, 429: 6}
     assert refused[0].json()["error"]["message"].endswith("3 concurrent requests of this key")
@@ -187,7 +187,7 @@ def test_an_endpoint_without_room_is_passed_over_with_a_reason(pair: Pair) -> No
     gate = hold_back(pair, "small")
     with ThreadPoolExecutor(6) as pool:
         asked = [pool.submit(pair.chat, n, key, **cheapest) for n in range(6)]
-        beside = finished(asked, 4)
+        beside = wait_finished(asked, 4)
         pair.simulator.open_gate(gate)
         assert pair.providers([each.result() for each in asked]) == {"Small": 2, "Large": 4}
 
@@ -201,7 +201,7 @@ def test_an_endpoint_without_room_is_passed_over_with_a_reason(pair: Pair) -> No
     alone = cheapest | {"provider": {"only": ["small"]}}
     with ThreadPoolExecutor(3) as pool:
         asked = [pool.submit(pair.chat, n, key, **alone) for n in range(3)]
-        (refused,) = finished(asked, 1)
+        (refused,) = wait_finished(asked, 1)
         pair.simulator.open_gate(gate)
     assert refused.status_code == 429
     assert refused.json()["error"]["message"].endswith("2 concurrent requests of this endpoint")

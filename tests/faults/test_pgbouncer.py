@@ -11,7 +11,7 @@ from tests.faults import bench
 from tests.faults.conftest import Open
 from tests.faults.faulty_postgres import FaultyPostgres
 from tests.faults.steady import Steady
-from tests.faults.test_d2_database_dies import check_calls, outage, refused
+from tests.faults.test_d2_database_dies import check_calls, outage, wait_refused
 from tests.support.bed import Bed
 from tests.support.pgbouncer import PgBouncer, is_installed
 
@@ -62,7 +62,7 @@ def test_requests_and_books_through_a_restart_of_the_database(
             assert desk.server.get(path, key=account.management_key).status_code == 200
         with outage(desk, load):
             postgres.crash()
-            refused(load)
+            wait_refused(load)
             postgres.revive()
 
     check_calls(desk, load)

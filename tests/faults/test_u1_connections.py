@@ -107,8 +107,10 @@ def test_who_breaks_off_before_an_answer_is_a_failed_attempt(
 
 # What a follower of redirects, or of any header that names a place, would go to.
 POINTERS = ("Location: {0}", "Refresh: 0; url={0}", "Content-Location: {0}", "Link: <{0}>")
-PLACES = ("http://localhost:{0}/v1", "//127.0.0.1:{0}/v1", "http://127.0.0.1.example@127.0.0.1:{0}")
-PLACES += ("http://169.254.169.254/latest/meta-data/",)
+PLACES = (
+    *("http://localhost:{0}/v1", "//127.0.0.1:{0}/v1", "http://127.0.0.1.example@127.0.0.1:{0}"),
+    "http://169.254.169.254/latest/meta-data/",
+)
 
 
 @pytest.fixture(scope="module")

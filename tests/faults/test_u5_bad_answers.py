@@ -18,7 +18,7 @@ import requests
 from tests.conformance.desk import Desk, Streamed, exact, nano
 from tests.faults.bench import CHEAP_NANO, DEAR, MODES, endpoint, model
 from tests.faults.conftest import IDLE_S, KEEP_ALIVE_S, Open
-from tests.faults.desks import attempts, told
+from tests.faults.desks import attempts, read_answer
 from tests.support.gateways import seed_account
 from tests.support.promptness import in_time
 from tests.support.server import GatewayServer
@@ -49,7 +49,7 @@ def test_usage_of_any_shape_costs_what_the_text_does(desk: Desk, usage: Any, str
     """Which reports are believed is `test_usage`'s."""
     desk.upstream.script("first", {"text": TEXT, "usage": usage})
 
-    said = told(desk, stream=stream)
+    said = read_answer(desk, stream=stream)
 
     assert said["usage"]["completion_tokens"] == estimate(TEXT)
     assert desk.paid_nano(said) == prompt_nano(desk) + estimate(TEXT) * CHEAP_NANO[1]

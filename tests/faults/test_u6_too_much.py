@@ -109,7 +109,7 @@ def warm(sit_down: Callable[[], RawDesk]) -> None:
     desk.ask(WHOLE["endless body"])
 
 
-def measured(raw: RawDesk, script: Script, **body: Any) -> requests.Response:
+def ask_measured(raw: RawDesk, script: Script, **body: Any) -> requests.Response:
     """The answer to one call; the worker must not have grown meanwhile."""
     (pid,) = worker_pids(raw.server)
     forget_peak(pid)
@@ -131,7 +131,7 @@ CUT += [(name, script, True) for name, script in STREAMS.items()]
 
 @pytest.mark.parametrize(("name", "script", "stream"), CUT, ids=[name for name, _, _ in CUT])
 def test_an_answer_is_cut_at_its_cap(raw: RawDesk, name: str, script: Script, stream: bool) -> None:
-    response = measured(raw, script, stream=stream)
+    response = ask_measured(raw, script, stream=stream)
 
     error = error_of(response)
     assert (error["code"], error["metadata"]["error_type"]) == (502, "provider_unavailable")

@@ -33,7 +33,7 @@ def between(stores: Bed, tmp_path: Path) -> Iterator[Between]:
         yield between
 
 
-def renewed(server: GatewayServer, old: set[int], *, left: bool) -> None:
+def wait_renewed(server: GatewayServer, old: set[int], *, left: bool) -> None:
     """Until as many new workers as before are at work, and the old ones have left."""
 
     def done() -> bool:
@@ -53,14 +53,14 @@ def test_workers_are_replaced_without_one_failed_request(
     with between.crowd(**load, tokens=tokens, tokens_per_s=20) as crowd:
         crowd.wait_open()
         os.kill(server.pid, signal.SIGHUP)
-        renewed(server, old, left=False)
+        wait_renewed(server, old, left=False)
         told = crowd.end()
 
     assert (told["broken"], told["told"], told["lost"]) == (0, 0, 0), told["shown"]
     assert told["stale"] == 0
     assert told["whole"] == load["streams"]
     assert told["asked"] == {"200": int(load["asks_per_s"] * load["asks_s"])}
-    renewed(server, old, left=True)
+    wait_renewed(server, old, left=True)
     between.check_books()
 
 

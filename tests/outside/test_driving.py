@@ -4,6 +4,7 @@ commands, whose answers have the fields that the page lists."""
 import os
 import re
 import shlex
+import socket
 import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -11,7 +12,7 @@ from typing import Any
 import pytest
 import requests
 
-from tests.outside.outsider import Outsider
+from tests.outside.outsider import PYTHON, Outsider
 from tests.support.another_user import USER, processes_of
 from tests.support.manage import PROJECT, Outcome
 from tests.support.promptness import in_time
@@ -168,6 +169,27 @@ def test_an_intern_asked_for_by_a_command_runs_soon(outsider: Outsider) -> None:
     assert answer_of(outsider, "suspend_interns demo/asked")["suspended"] == [made]
     assert answer_of(outsider, f"delete_intern {made}")["deleting"] is True
     run.until(lambda: status() == 404, "its end", within_s=60)
+
+
+def test_what_it_refuses_to_start_with(outsider: Outsider) -> None:
+    """One line, exit 2, and nothing in the home of whoever tried."""
+    outsider.running()
+    supervisor = (PYTHON, "-m", "gateway.run")
+    elsewhere = {"GATEWAY_HOME": str(outsider.folder / "elsewhere")}
+    closed = str(outsider.folder / "closed")
+    assert outsider.run("mkdir", "-m", "0", closed).status == 0
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        for settings, line in (
+            ({"PORT": "0"}, "GATEWAY_HOME: another gateway runs in"),
+            ({"PORT": str(taken.getsockname()[1]), **elsewhere}, "PORT: cannot listen on"),
+            ({"WEB_CONCURRENCY": "0", **elsewhere}, "WEB_CONCURRENCY: "),
+            ({"GATEWAY_HOME": closed}, f"GATEWAY_HOME: this user may not read {closed}"),
+        ):
+            done = outsider.run(*supervisor, **settings)
+            assert (done.status, done.stdout) == (2, "")
+            assert done.stderr.startswith(f"gateway: {line}")
+            assert done.stderr.count("\n") == 1
+    assert not (outsider.folder / "elsewhere" / "gateway.sqlite3").exists()
 
 
 def test_a_stop_waits_for_no_stream_and_leaves_nothing(outsider: Outsider) -> None:
