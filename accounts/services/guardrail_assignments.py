@@ -2,7 +2,8 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from functools import partial
+from typing import Any, Final
 from uuid import UUID
 
 from django.db import transaction
@@ -11,13 +12,13 @@ from django.db.models import QuerySet, Subquery
 from accounts.models import ApiKey, Guardrail, GuardrailKey, GuardrailMember, Membership
 from accounts.models.guardrail import living_assignments
 from accounts.services.guardrails import DEFAULT_IDS_VERSION, find_default_workspace, find_guardrail
-from accounts.services.records import Actor, record_change
+from accounts.services.records import Actor, record_row
 from accounts.services.spend_scopes import end_holder_budgets, outdate_limits
 from gateway.http.errors import InvalidRequest, NotFound, SchemaInvalid
-from gateway.http.jsonio import JsonObject
 from gateway.http.paging import Page
 from gateway.http.validation import Issue
 
+_record: Final = partial(record_row, "guardrail")
 # Keys or memberships, each as a budget's holder.
 _Holders = Sequence[tuple[ApiKey | Membership, dict[str, int]]]
 
@@ -83,7 +84,8 @@ def assign_keys(
             GuardrailKey(guardrail=guardrail, api_key=key, assigned_by_id=assigner) for key in keys
         ]
         _upsert(GuardrailKey, rows, "api_key")
-        _record(by, "keys assigned", account_id, guardrail, None, {"key_hashes": list(key_hashes)})
+        named = {"key_hashes": list(key_hashes)}
+        _record(by, "keys assigned", guardrail, None, named, account_id=account_id)
     return len(keys)
 
 
@@ -99,9 +101,8 @@ def unassign_keys(
         rows = GuardrailKey.objects.filter(guardrail=guardrail, api_key__in=keys)
         removed = rows.delete()[0]
         if removed:
-            _record(
-                by, "keys unassigned", account_id, guardrail, {"key_hashes": list(key_hashes)}, None
-            )
+            named = {"key_hashes": list(key_hashes)}
+            _record(by, "keys unassigned", guardrail, named, None, account_id=account_id)
     return removed
 
 
@@ -142,7 +143,8 @@ def assign_members(
             for each in members
         ]
         _upsert(GuardrailMember, rows, "membership")
-        _record(by, "members assigned", account_id, guardrail, None, {"user_ids": list(user_ids)})
+        named = {"user_ids": list(user_ids)}
+        _record(by, "members assigned", guardrail, None, named, account_id=account_id)
     return len(members)
 
 
@@ -157,9 +159,8 @@ def unassign_members(
         rows = GuardrailMember.objects.filter(guardrail=guardrail, membership__in=members)
         removed = rows.delete()[0]
         if removed:
-            _record(
-                by, "members unassigned", account_id, guardrail, {"user_ids": list(user_ids)}, None
-            )
+            named = {"user_ids": list(user_ids)}
+            _record(by, "members unassigned", guardrail, named, None, account_id=account_id)
     return removed
 
 
@@ -254,23 +255,4 @@ def _upsert(model: Any, rows: Sequence[Any], holder: str) -> None:
         update_conflicts=True,
         unique_fields=[holder],
         update_fields=["guardrail", "assigned_by", "created_at"],
-    )
-
-
-def _record(
-    by: Actor,
-    action: str,
-    account_id: UUID,
-    guardrail: Guardrail,
-    before: JsonObject | None,
-    after: JsonObject | None,
-) -> None:
-    record_change(
-        by=by,
-        action=action,
-        object_type="guardrail",
-        object_id=guardrail.pk,
-        account_id=account_id,
-        before=before,
-        after=after,
     )

@@ -12,7 +12,7 @@ from accounts.models.account import default_workspace_id
 from accounts.roles import Action, list_account_roles
 from accounts.services.keys import set_disabled
 from accounts.services.lost_keys import disable_lost_keys_of
-from accounts.services.records import Actor, read_fields, record_change
+from accounts.services.records import Actor, read_fields, record_change, record_row
 from gateway.http.errors import Conflict, NotFound
 from gateway.http.paging import Page
 
@@ -52,15 +52,8 @@ def change_account(*, account_id: UUID, changes: Mapping[str, Any], by: Actor) -
         for name, value in changes.items():
             setattr(account, name, value)
         account.save(update_fields=list(changes))
-        record_change(
-            by=by,
-            action="updated",
-            object_type="account",
-            object_id=account.pk,
-            account_id=account.pk,
-            before=before,
-            after=read_fields(account, changes),
-        )
+        after = read_fields(account, changes)
+        record_row("account", by, "updated", account, before, after, account_id=account.pk)
     return account
 
 

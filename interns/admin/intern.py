@@ -17,7 +17,7 @@ from django.utils.safestring import SafeString
 
 from accounts.admin.fields import UsdField
 from accounts.admin.history import render_usage
-from accounts.services.records import operator_actor, read_fields, record_change
+from accounts.services.records import operator_actor, read_fields, record_row
 from gateway.admin import Form, PageAdmin, usd_column
 from gateway.http.jsonio import JsonObject, format_usd
 from gateway.sandbox.isolation import NONE
@@ -242,15 +242,8 @@ class InternAdmin(PageAdmin):
                     intern = update_intern(obj.pk, changes)
                     if {"budget_nano", "budget_reset"} & changes.keys():
                         change_budget(intern)
-                    record_change(
-                        by=operator_actor(request.user),
-                        action="updated",
-                        object_type="intern",
-                        object_id=obj.pk,
-                        account_id=intern.workspace.account_id,
-                        before=before,
-                        after=read_fields(intern, _FACTS),
-                    )
+                    by, after = operator_actor(request.user), read_fields(intern, _FACTS)
+                    record_row("intern", by, "updated", intern, before, after)
         except InternError as error:
             messages.error(request, f"{obj}: {error.text}")
 

@@ -11,7 +11,7 @@ from django.db import IntegrityError, transaction
 from django.db.models import F, QuerySet
 
 from accounts.models import Workspace
-from accounts.services.records import Actor, record_change
+from accounts.services.records import Actor, record_row
 from gateway.http.errors import PermissionDenied
 from interns.models import Intern, Vault, VaultSecret
 from interns.vault.sealing import open_data_key, open_value, seal_value, wrap_new_key
@@ -49,15 +49,7 @@ def detach_vault(intern_id: UUID, *, by: Actor) -> None:
         intern = rows.get(pk=intern_id)
         before = {"attached_vault_id": intern.attached_vault_id}
         Intern.objects.filter(pk=intern_id).update(attached_vault_id=None)
-        record_change(
-            by=by,
-            action="updated",
-            object_type="intern",
-            object_id=intern_id,
-            account_id=intern.workspace.account_id,
-            before=before,
-            after={"attached_vault_id": None},
-        )
+        record_row("intern", by, "updated", intern, before, {"attached_vault_id": None})
 
 
 def get_workspace_vault(workspace_id: UUID) -> Vault:

@@ -20,7 +20,7 @@ from django.db.models import BigIntegerField, F, OuterRef, QuerySet, Subquery, S
 from django.db.models.functions import Coalesce
 
 from accounts.models import Account, LedgerEntry, PurchaseFee
-from accounts.services.records import Actor, record_change
+from accounts.services.records import Actor, record_row
 from gateway.http.jsonio import format_usd
 
 # What the gateway itself books under. A payment told from outside must not take the place of a
@@ -207,15 +207,7 @@ def _apply_entry(entry: LedgerEntry, by: Actor | None, **facts: int) -> None:
     after |= {
         name.replace("_nano", "_usd"): format_usd(nano) for name, nano in facts.items() if nano
     }
-    record_change(
-        by=by,
-        action="booked",
-        object_type="ledger_entry",
-        object_id=entry.pk,
-        account_id=entry.account_id,
-        before=None,
-        after=after,
-    )
+    record_row("ledger_entry", by, "booked", entry, None, after)
 
 
 log = logging.getLogger("gateway.ledger")
