@@ -30,7 +30,6 @@ USES: Final = {
     "enable_free_model_training": "free training",
     "enable_free_model_publication": "free publication",
 }
-ALL_USES: Final = frozenset(USES.values())
 
 
 class FilterEntry(NamedTuple):

@@ -69,14 +69,6 @@ class Window:
                         del self.totals[endpoint]
                 yield gone
 
-    def read_slices(self, first: int, last: int) -> Iterator[tuple[int, EndpointCounter]]:
-        """Endpoint and counter of each slice from `first` to `last`, an endpoint once per slice or
-        more often."""
-        for number in range(first, last + 1):
-            for piece in self._sealed.get(number, ()):
-                yield from _unpack_sealed(piece)
-            yield from self._open.get(number, {}).items()
-
     def dump_pieces(self) -> Iterator[tuple[int, bytes]]:
         """The present slices in packed pieces, each with the number of its slice, for
         `unpack_piece`. The window may change while this runs."""
