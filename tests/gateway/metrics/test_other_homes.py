@@ -2,37 +2,42 @@
 
 import shutil
 import sys
+import time
 from pathlib import Path
 
 import pytest
-import requests
 from pytest_django import Settings
 
-from gateway.metrics.host import DISK_SIZE, read_disk
+from gateway.metrics.host import DISK_SIZE, read_beat, read_disk
 from tests.support import processes
-from tests.support.gateways import StartGateway
+from tests.support.bed import Bed
 from tests.support.manage import PROJECT
 
-# All processes of an installation have it.
-KEY = "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY="
 SHM = "/dev/shm"  # noqa: S108 - Nothing is written there.
 
 
-def test_beat_of_another_home_is_shown(start_gateway: StartGateway, tmp_path: Path) -> None:
-    server = start_gateway(METRICS_BIND="127.0.0.1:0", VAULT_MASTER_KEY=KEY)
-    url = (Path(server.env["GATEWAY_HOME"]) / "run" / "metrics" / "url").read_text().strip()
+def test_beat_of_another_home_is_heard(stores: Bed, settings: Settings, tmp_path: Path) -> None:
     home = tmp_path / "beat"
     home.mkdir(mode=0o700)
     celery = Path(sys.executable).parent / "celery"
+    env = stores.environment(
+        home=home, database_url=stores.database_url, redis_url=stores.redis_url
+    )
+    began = time.time()
     beat = processes.spawn(
         [celery, "--quiet", "-A", "gateway", "beat", "--schedule", home / "schedule", "--pidfile="],
         log=tmp_path / "beat.log",
-        env=server.env | {"GATEWAY_HOME": str(home)},
+        # All processes of an installation have the key.
+        env=env | {"VAULT_MASTER_KEY": settings.VAULT_MASTER_KEY},
         cwd=PROJECT,
     )
+
+    def is_heard() -> bool:
+        return any(each.value >= began for each in read_beat())
+
     try:
-        name = "gateway_beat_timestamp_seconds 1"
-        server.wait_until(lambda: name in requests.get(url, timeout=10).text, within_s=90)
+        what = "beat's time"
+        processes.eventually(is_heard, within_s=90, what=what, log=tmp_path / "beat.log")
     finally:
         processes.kill(beat)
 
