@@ -35,13 +35,15 @@ def key(mine: Manager, team: Workspace) -> str:
     return create_key(account=mine.account, name="k", workspace=team, creator=mine.admin)[1]
 
 
-def made(who: Manager, slug: str, *, key: str | None = None, query: str = "", **body: Any) -> Any:
+def make_preset(
+    who: Manager, slug: str, *, key: str | None = None, query: str = "", **body: Any
+) -> Any:
     status, said = who.call("POST", f"/presets/{slug}/{CHAT}{query}", BODY | body, key=key)
     assert status == 200, said
     return said["data"]
 
 
-def slugs(who: Manager, *, key: str | None = None, query: str = "") -> list[str]:
+def list_slugs(who: Manager, *, key: str | None = None, query: str = "") -> list[str]:
     status, said = who.call("GET", f"/presets{query}", key=key)
     assert status == 200, said
     assert said["total_count"] >= len(said["data"])
@@ -60,36 +62,36 @@ def test_every_format_makes_one_that_limits_nothing_but_requests(mine: Manager, 
 
 
 def test_an_interns_own_key_reads_and_makes_none(mine: Manager, key: str) -> None:
-    made(mine, "p", key=key)
+    make_preset(mine, "p", key=key)
     ApiKey.objects.filter(name="k").update(intern_id=uuid.uuid4())
 
     for path in FORMATS:
         status, said = mine.call("POST", f"/presets/q/{path}", BODY, key=key)
         assert (status, said["error"]["message"]) == (403, "Forbidden")
-    assert slugs(mine, key=key) == ["p"]
+    assert list_slugs(mine, key=key) == ["p"]
 
 
 def test_lists_begin_with_what_moved_last(mine: Manager, key: str) -> None:
     for slug in ("a", "b", "c"):
-        made(mine, slug, key=key)
-    made(mine, "a", key=key)
+        make_preset(mine, slug, key=key)
+    make_preset(mine, "a", key=key)
 
-    assert slugs(mine, key=key) == ["a", "c", "b"]
-    assert slugs(mine, key=key, query="?limit=1&offset=1") == ["c"]
+    assert list_slugs(mine, key=key) == ["a", "c", "b"]
+    assert list_slugs(mine, key=key, query="?limit=1&offset=1") == ["c"]
     for query in ("limit=101", "limit=0", "offset=-1"):
         assert mine.call("GET", f"/presets?{query}", key=key)[0] == 400
         assert mine.call("GET", f"/presets/a/versions?{query}", key=key)[0] == 400
 
 
 def test_a_management_key_sees_every_workspace(mine: Manager, team: Workspace, key: str) -> None:
-    made(mine, "of-team", key=key)
-    made(mine, "of-default")
-    made(mine, "same", key=key)
-    named = made(mine, "same", query=f"?workspace_id={team.pk}")
+    make_preset(mine, "of-team", key=key)
+    make_preset(mine, "of-default")
+    make_preset(mine, "same", key=key)
+    named = make_preset(mine, "same", query=f"?workspace_id={team.pk}")
 
     assert named["designated_version"]["version"] == 2
-    assert sorted(slugs(mine)) == ["of-default", "of-team", "same"]
-    assert sorted(slugs(mine, query=f"?workspace_id={team.pk}")) == ["of-team", "same"]
+    assert sorted(list_slugs(mine)) == ["of-default", "of-team", "same"]
+    assert sorted(list_slugs(mine, query=f"?workspace_id={team.pk}")) == ["of-team", "same"]
     mine.ok("GET", "/presets/of-default")
     mine.refused(404, "GET", "/presets/of-team")
     mine.ok("GET", f"/presets/of-team?workspace_id={team.pk}")
@@ -100,25 +102,25 @@ def test_a_management_key_sees_every_workspace(mine: Manager, team: Workspace, k
 
 
 def test_an_inference_key_has_its_own_workspace_whatever_it_says(mine: Manager, key: str) -> None:
-    made(mine, "p", key=key, query="?workspace_id=none-of-these")
+    make_preset(mine, "p", key=key, query="?workspace_id=none-of-these")
 
-    assert slugs(mine, key=key, query=f"?workspace_id={uuid.uuid4()}") == ["p"]
+    assert list_slugs(mine, key=key, query=f"?workspace_id={uuid.uuid4()}") == ["p"]
     mine.refused(404, "GET", "/presets/p")
 
 
 def test_presets_of_others_are_not_found(mine: Manager, key: str) -> None:
-    made(mine, "p", key=key)
-    made(mine, "d")
+    make_preset(mine, "p", key=key)
+    make_preset(mine, "d")
     other = manager("other")
 
-    assert slugs(other) == []
+    assert list_slugs(other) == []
     workspace = Workspace.objects.get(account=mine.account, slug="team")
     for path in ("", "/versions", "/versions/1"):
         other.refused(404, "GET", f"/presets/d{path}")
         other.refused(404, "GET", f"/presets/p{path}?workspace_id={workspace.pk}")
     other.refused(404, "GET", f"/presets?workspace_id={workspace.pk}")
     other.refused(404, "POST", f"/presets/p/{CHAT}?workspace_id={workspace.pk}", BODY)
-    assert made(other, "p")["designated_version"]["version"] == 1
+    assert make_preset(other, "p")["designated_version"]["version"] == 1
 
 
 def test_what_is_no_slug(mine: Manager) -> None:
@@ -133,7 +135,7 @@ def test_what_is_no_slug(mine: Manager) -> None:
 def test_an_archived_preset_takes_no_version_and_a_disabled_one_stays_disabled(
     mine: Manager,
 ) -> None:
-    preset = made(mine, "p")
+    preset = make_preset(mine, "p")
     Preset.objects.update(status="archived")
 
     assert mine.refused(409, "POST", f"/presets/p/{CHAT}", BODY) == "Preset is archived"
@@ -142,7 +144,7 @@ def test_an_archived_preset_takes_no_version_and_a_disabled_one_stays_disabled(
     assert (shown["status"], shown["id"]) == ("archived", preset["id"])
 
     Preset.objects.update(status="disabled")
-    data = made(mine, "p")
+    data = make_preset(mine, "p")
     assert (data["status"], data["designated_version"]["version"]) == ("disabled", 2)
 
 
@@ -150,7 +152,7 @@ def test_property_order_is_kept(mine: Manager) -> None:
     schema = {"type": "object", "properties": {"zebra": {"type": "string"}, "a": {}}}
     tool = {"type": "function", "function": {"name": "f", "parameters": schema}}
 
-    data = made(mine, "p", tools=[tool])
+    data = make_preset(mine, "p", tools=[tool])
 
     kept = mine.ok("GET", "/presets/p")["data"]["designated_version"]["config"]
     assert kept == data["designated_version"]["config"]
@@ -158,8 +160,8 @@ def test_property_order_is_kept(mine: Manager) -> None:
 
 
 def test_every_version_leaves_a_record(mine: Manager, key: str) -> None:
-    first = made(mine, "p", key=key)
-    second = made(mine, "p", key=key)
+    first = make_preset(mine, "p", key=key)
+    second = make_preset(mine, "p", key=key)
 
     created, updated = AuditRecord.objects.filter(object_id=first["id"]).order_by("id")
 
@@ -175,7 +177,7 @@ def test_every_version_leaves_a_record(mine: Manager, key: str) -> None:
 
 
 def test_versions_stay_as_they_were_made(mine: Manager) -> None:
-    made(mine, "p")
+    make_preset(mine, "p")
     version = PresetVersion.objects.get()
 
     with pytest.raises(NeverChanged):
@@ -185,19 +187,19 @@ def test_versions_stay_as_they_were_made(mine: Manager) -> None:
 
 
 def test_presets_go_with_their_workspace(mine: Manager, team: Workspace) -> None:
-    made(mine, "gone", query=f"?workspace_id={team.pk}")
-    made(mine, "gone", query=f"?workspace_id={team.pk}")
-    made(mine, "stays")
+    make_preset(mine, "gone", query=f"?workspace_id={team.pk}")
+    make_preset(mine, "gone", query=f"?workspace_id={team.pk}")
+    make_preset(mine, "stays")
 
     delete_workspace(account_id=mine.account.pk, reference="team", by=operator_actor(mine.admin))
 
-    assert slugs(mine) == ["stays"]
+    assert list_slugs(mine) == ["stays"]
     mine.refused(404, "GET", f"/presets/gone?workspace_id={team.pk}")
     assert clear_deleted_workspaces() == 1
     assert [each.slug for each in Preset.objects.all()] == ["stays"]
     assert PresetVersion.objects.count() == 1
     mine.refused(404, "POST", f"/presets/gone/{CHAT}?workspace_id={team.pk}", BODY)
-    assert slugs(mine) == ["stays"]
+    assert list_slugs(mine) == ["stays"]
 
 
 def test_a_silent_database_is_told_as_the_lists_of_statuses_say(
@@ -216,13 +218,13 @@ def test_a_silent_database_is_told_as_the_lists_of_statuses_say(
 
 def test_who_made_which_version(mine: Manager, team: Workspace, key: str) -> None:
     other, admin = mine.member("other"), mine.admin.public_id
-    made(mine, "p", key=key)
+    make_preset(mine, "p", key=key)
     theirs = create_key(account=mine.account, name="o", workspace=team, creator=other)[1]
     nobodys = create_key(account=mine.account, name="system", workspace=team)[1]
 
-    made(mine, "p", key=theirs)
+    make_preset(mine, "p", key=theirs)
     # A key without a creator writes the first admin.
-    data = made(mine, "p", key=nobodys)
+    data = make_preset(mine, "p", key=nobodys)
 
     assert data["creator_user_id"] == data["designated_version"]["creator_id"] == admin
     status, said = mine.call("GET", "/presets/p/versions", key=key)
@@ -232,7 +234,7 @@ def test_who_made_which_version(mine: Manager, team: Workspace, key: str) -> Non
 
 def test_slugs(mine: Manager) -> None:
     for slug in ("aa", "A.b_c~d-9", "x" * 100, "...."):
-        assert made(mine, slug)["slug"] == slug
+        assert make_preset(mine, slug)["slug"] == slug
         mine.refused(404, "GET", f"/presets/{slug[1:]}")
     # Those that differ in case are two.
-    assert made(mine, "Mail")["id"] != made(mine, "mail")["id"]
+    assert make_preset(mine, "Mail")["id"] != make_preset(mine, "mail")["id"]

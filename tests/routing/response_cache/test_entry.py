@@ -114,16 +114,16 @@ def test_a_whole_answer_is_told_again() -> None:
     assert made == {**kept, "id": "gen-new", "created": 9, "usage": none}
 
 
-def response(id: str, created_at: int) -> dict[str, Any]:
+def response_event(id: str, created_at: int) -> dict[str, Any]:
     kept = {"object": "response", "completed_at": None}
     return {"type": "response.completed", "response": {**kept, "id": id, "created_at": created_at}}
 
 
-def message(id: str) -> dict[str, Any]:
+def message_event(id: str) -> dict[str, Any]:
     return {"type": "message_start", "message": {"id": id, "type": "message", "role": "a"}}
 
 
-def used(tokens: int) -> dict[str, Any]:
+def usage_event(tokens: int) -> dict[str, Any]:
     return {"type": "message_delta", "usage": {"output_tokens": tokens, "service_tier": "standard"}}
 
 
@@ -133,10 +133,10 @@ ITEM = {"type": "response.output_item.done", "item": {"id": "msg_2", "type": "me
 @pytest.mark.parametrize(
     ("event", "told"),
     [
-        (message("msg_1"), message("msg_new")),
-        (used(3), used(0)),
+        (message_event("msg_1"), message_event("msg_new")),
+        (usage_event(3), usage_event(0)),
         ({"type": "message_stop", "router_metadata": {}}, {"type": "message_stop"}),
-        (response("r", 1), response("resp_new", 9)),
+        (response_event("r", 1), response_event("resp_new", 9)),
         (ITEM, ITEM),
     ],
 )

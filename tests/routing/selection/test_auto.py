@@ -29,7 +29,7 @@ TEXT = frozenset({"text"})
 ASK = Requirements(kinds=frozenset({"openai"}), output_modalities=TEXT)
 
 
-def auto(
+def choose_auto(
     models: Sequence[ModelEntry] | Snapshot,
     ask: Requirements = ASK,
     *,
@@ -60,7 +60,7 @@ def band_of(price: int, prices: Sequence[int]) -> int:
     return next(band for band in (4, 3, 2, 1, 0) if rank >= 20 * band)
 
 
-def chosen(prices: Sequence[int], tier: CostTier) -> list[int]:
+def choose_by_definition(prices: Sequence[int], tier: CostTier) -> list[int]:
     """Prices of the three cheapest models of the tier's band or of the nearest, by definition."""
     bands: dict[int, list[int]] = {}
     for price in sorted(prices):
@@ -72,18 +72,20 @@ def chosen(prices: Sequence[int], tier: CostTier) -> list[int]:
 
 @given(st.lists(st.integers(0, 12), min_size=1, max_size=40), st.sampled_from(COST_TIERS))
 def test_the_three_cheapest_of_a_price_band_are_taken(prices: list[int], tier: CostTier) -> None:
-    found = auto(in_cents(*prices), cost_tier=tier)
+    found = choose_auto(in_cents(*prices), cost_tier=tier)
 
-    assert [prices[int(id.removeprefix("a/m"))] for id in found] == chosen(prices, tier)
+    assert [prices[int(id.removeprefix("a/m"))] for id in found] == choose_by_definition(
+        prices, tier
+    )
 
 
 def test_without_a_setting_the_cheapest_are_taken_and_an_empty_band_gives_way() -> None:
-    assert auto(in_cents(5, 1)) == ["a/m1"]
-    assert auto(in_cents(5, 1), cost_tier="xhigh") == ["a/m0"]
+    assert choose_auto(in_cents(5, 1)) == ["a/m1"]
+    assert choose_auto(in_cents(5, 1), cost_tier="xhigh") == ["a/m0"]
     # Both bands are two away: the cheaper one.
-    assert auto(in_cents(5, 1), cost_tier="high") == ["a/m1"]
-    assert auto(in_cents(3, 3, 3, 3), cost_tier="max") == ["a/m0", "a/m1", "a/m2"]
-    assert auto([]) == []
+    assert choose_auto(in_cents(5, 1), cost_tier="high") == ["a/m1"]
+    assert choose_auto(in_cents(3, 3, 3, 3), cost_tier="max") == ["a/m0", "a/m1", "a/m2"]
+    assert choose_auto([]) == []
 
 
 # --- Who is a candidate ---------------------------------------------------------------------------
@@ -118,15 +120,15 @@ def test_a_model_that_cannot_take_the_request_is_passed_over(
     )
     models = [cheap, model(endpoint(**WIDE), id="a/able")]
 
-    assert auto(models, ASK._replace(**ask)) == ["a/able"]
+    assert choose_auto(models, ASK._replace(**ask)) == ["a/able"]
 
 
 def test_an_output_that_is_cut_to_the_endpoints_maximum_fits() -> None:
     end = endpoint(context_length=1000, max_completion_tokens=300)
     ask = ASK._replace(prompt_tokens=700, output_tokens=9000)
 
-    assert auto([model(end, id="a/short")], ask) == ["a/short"]
-    assert auto([model(end, id="a/short")], ask._replace(prompt_tokens=701)) == []
+    assert choose_auto([model(end, id="a/short")], ask) == ["a/short"]
+    assert choose_auto([model(end, id="a/short")], ask._replace(prompt_tokens=701)) == []
 
 
 def test_a_models_price_is_that_of_its_cheapest_endpoint_that_fits() -> None:
@@ -136,9 +138,9 @@ def test_a_models_price_is_that_of_its_cheapest_endpoint_that_fits() -> None:
     large = endpoint("large", pricing={"prompt": "0.000009", "completion": "0"})
     models = [model(small, large, id="a/two"), priced("a/one", "0.000005")]
 
-    assert auto(models) == ["a/two"]
-    assert auto(models, ASK._replace(prompt_tokens=5000)) == ["a/one"]
-    assert auto(models, ASK._replace(prompt_tokens=5000), cost_tier="max") == ["a/two"]
+    assert choose_auto(models) == ["a/two"]
+    assert choose_auto(models, ASK._replace(prompt_tokens=5000)) == ["a/one"]
+    assert choose_auto(models, ASK._replace(prompt_tokens=5000), cost_tier="max") == ["a/two"]
 
 
 def test_hidden_models_and_those_that_write_no_text_are_left_out() -> None:
@@ -146,9 +148,9 @@ def test_hidden_models_and_those_that_write_no_text_are_left_out() -> None:
     models = [hidden, priced("a/image", output_modalities=("image",)), priced("a/text")]
     models[1] = replace(models[1], output_modalities=("image",))
 
-    assert auto(models, ASK._replace(output_modalities=frozenset())) == ["a/text"]
+    assert choose_auto(models, ASK._replace(output_modalities=frozenset())) == ["a/text"]
     # The operator's own list may name what is not listed.
-    assert auto(models, names=("a/hidden",)) == ["a/hidden"]
+    assert choose_auto(models, names=("a/hidden",)) == ["a/hidden"]
 
 
 PLAIN = in_cents(1, 2, 3, 4)
@@ -178,20 +180,20 @@ PLAIN = in_cents(1, 2, 3, 4)
 def test_lists_and_earlier_choices_narrow_the_candidates(
     wishes: dict[str, Any], ids: list[str]
 ) -> None:
-    assert auto(snapshot(PLAIN, small="a/m2"), **wishes) == ids
+    assert choose_auto(snapshot(PLAIN, small="a/m2"), **wishes) == ids
 
 
 def test_models_without_a_usable_endpoint_are_passed_over_band_by_band() -> None:
     def usable(model: ModelEntry) -> bool:
         return model.id in ("a/m3", "a/m2")
 
-    assert auto(PLAIN, usable=usable) == ["a/m2"]
-    assert auto(PLAIN, usable=usable, cost_tier="max") == ["a/m3"]
-    assert auto(PLAIN, usable=usable, pinned="a/m0") == ["a/m2"]
+    assert choose_auto(PLAIN, usable=usable) == ["a/m2"]
+    assert choose_auto(PLAIN, usable=usable, cost_tier="max") == ["a/m3"]
+    assert choose_auto(PLAIN, usable=usable, pinned="a/m0") == ["a/m2"]
 
 
 def test_ids_that_differ_in_case_alone_are_two_models() -> None:
-    assert auto([priced("a/x"), priced("a/X")], allowed=("a/x",)) == ["a/X", "a/x"]
+    assert choose_auto([priced("a/x"), priced("a/X")], allowed=("a/x",)) == ["a/X", "a/x"]
 
 
 # --- router/free ----------------------------------------------------------------------------------
@@ -234,6 +236,6 @@ def test_a_conversation_stays_with_its_free_model() -> None:
 def test_shelves_are_kept_and_do_not_grow_without_end() -> None:
     catalogue = snapshot(PLAIN)
     for n in range(200):
-        auto(catalogue, allowed=(f"author{n}/*",))
+        choose_auto(catalogue, allowed=(f"author{n}/*",))
 
     assert 0 < len(catalogue.derive(PriceIndex)._shelves) <= 64

@@ -19,31 +19,31 @@ PARAMETERS, CONTEXT = "Filter by Parameters", "Filter by Context Length"
 TOOLS, PREFERENCE = "Filter by Tool Compatibility", "Parameter Preference"
 
 
-def chosen(*models: ModelEntry, **said: Any) -> Plan:
+def plan_for_models(*models: ModelEntry, **said: Any) -> Plan:
     """What is chosen for a request and a policy that say this."""
     asked = {name: said.pop(name) for name in list(said) if name in Requirements._fields}
     return select(models, CHAT._replace(**asked), Policy(**said), random=lambda: 0.0)
 
 
-def planned(*endpoints: EndpointEntry, **said: Any) -> Plan:
-    return chosen(model(*endpoints), **said)
+def plan_for(*endpoints: EndpointEntry, **said: Any) -> Plan:
+    return plan_for_models(model(*endpoints), **said)
 
 
 def tags(plan: Plan) -> list[str]:
     return sorted(each.tag for each in plan.order)
 
 
-def removed(plan: Plan) -> dict[str, str]:
+def steps_by_tag(plan: Plan) -> dict[str, str]:
     return {each.endpoint.tag: each.step for each in plan.removed}
 
 
-def one(*words: str) -> frozenset[str]:
+def words_of(*words: str) -> frozenset[str]:
     return frozenset(words)
 
 
 ABLE: dict[str, Any] = (
     {"input_modalities": ("text", "image", "audio", "video", "file"), "zdr": True}
-    | {"output_modalities": ("text", "image"), "supported_parameters": one("seed", "tools")}
+    | {"output_modalities": ("text", "image"), "supported_parameters": words_of("seed", "tools")}
     | {"region": "europe", "distillable": True, "quantization": "fp8"}
 )
 TEXT_ONLY = {"input_modalities": ("text",), "output_modalities": ("text",)}
@@ -61,19 +61,19 @@ TAKEN: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
     (DATA, {"region": "global"}, {"region": "europe"}),
     (ZDR, {"zdr": False}, {"zdr": True}),
     ("Filter by Distillable Text", {"distillable": False}, {"distillable_only": True}),
-    (QUANTIZATION, {"quantization": "bf16"}, {"quantizations": one("fp8")}),
-    (QUANTIZATION, {"quantization": None}, {"quantizations": one("fp8")}),
-    (QUANTIZATION, {"quantization": "mxfp4"}, {"quantizations": one("fp8")}),
+    (QUANTIZATION, {"quantization": "bf16"}, {"quantizations": words_of("fp8")}),
+    (QUANTIZATION, {"quantization": None}, {"quantizations": words_of("fp8")}),
+    (QUANTIZATION, {"quantization": "mxfp4"}, {"quantizations": words_of("fp8")}),
     (PRICE, DEAR, {"max_price_usd": {"prompt": Decimal(1)}}),
-    ("Filter by Image Support", TEXT_ONLY, {"input_modalities": one("image")}),
-    ("Filter by Audio Support", TEXT_ONLY, {"input_modalities": one("audio")}),
-    ("Filter by Video Support", TEXT_ONLY, {"input_modalities": one("video")}),
-    ("Filter by File Support", TEXT_ONLY, {"input_modalities": one("file")}),
-    ("Filter by Output Modality", TEXT_ONLY, {"output_modalities": one("image")}),
+    ("Filter by Image Support", TEXT_ONLY, {"input_modalities": words_of("image")}),
+    ("Filter by Audio Support", TEXT_ONLY, {"input_modalities": words_of("audio")}),
+    ("Filter by Video Support", TEXT_ONLY, {"input_modalities": words_of("video")}),
+    ("Filter by File Support", TEXT_ONLY, {"input_modalities": words_of("file")}),
+    ("Filter by Output Modality", TEXT_ONLY, {"output_modalities": words_of("image")}),
     (
         PARAMETERS,
-        {"supported_parameters": one("top_p")},
-        {"require_parameters": True, "required_parameters": one("seed")},
+        {"supported_parameters": words_of("top_p")},
+        {"require_parameters": True, "required_parameters": words_of("seed")},
     ),
     (CONTEXT, {"context_length": 99}, {"prompt_tokens": 100}),
     (CONTEXT, {"max_prompt_tokens": 99}, {"prompt_tokens": 100}),
@@ -87,13 +87,13 @@ def test_each_step_takes_out_who_does_not_meet_it(
 ) -> None:
     other = endpoint(**{"tag": "other", **ABLE, **changes})
 
-    plan = planned(endpoint("acme", **ABLE), other, **said)
-    assert (tags(plan), removed(plan), plan.failed_step) == (["acme"], {other.tag: step}, None)
+    plan = plan_for(endpoint("acme", **ABLE), other, **said)
+    assert (tags(plan), steps_by_tag(plan), plan.failed_step) == (["acme"], {other.tag: step}, None)
 
-    alone = planned(other, **said)
+    alone = plan_for(other, **said)
     assert (alone.order, alone.failed_step) == ((), step)
     assert [each.tag for each in alone.considered] == [other.tag]
-    assert tags(planned(other)) == [other.tag]
+    assert tags(plan_for(other)) == [other.tag]
 
 
 @pytest.mark.parametrize(
@@ -109,9 +109,9 @@ def test_each_step_takes_out_who_does_not_meet_it(
 def test_what_cannot_be_called_or_gives_too_little_is_taken_out_by_name(
     step: str, changes: dict[str, Any], said: dict[str, Any]
 ) -> None:
-    plan = planned(endpoint("acme"), endpoint("other", **changes), **said)
+    plan = plan_for(endpoint("acme"), endpoint("other", **changes), **said)
 
-    assert (tags(plan), removed(plan), plan.failed_step) == (["acme"], {"other": step}, None)
+    assert (tags(plan), steps_by_tag(plan), plan.failed_step) == (["acme"], {"other": step}, None)
 
 
 @pytest.mark.parametrize(
@@ -130,7 +130,7 @@ def test_what_cannot_be_called_or_gives_too_little_is_taken_out_by_name(
     ],
 )
 def test_what_just_fits_stays(changes: dict[str, Any], said: dict[str, Any]) -> None:
-    assert tags(planned(endpoint("just", **changes), **said)) == ["just"]
+    assert tags(plan_for(endpoint("just", **changes), **said)) == ["just"]
 
 
 @pytest.mark.parametrize(
@@ -147,7 +147,7 @@ def test_a_quantization_lets_its_kin_in(wanted: str, left: set[str]) -> None:
     words = ("fp4", "mxfp4", "nvfp4", "fp8", "mxfp8", "bf16", "unknown")
     known = [endpoint(word, quantization=word) for word in words]
 
-    assert {*tags(planned(*known, endpoint("none"), quantizations=one(wanted)))} == left
+    assert {*tags(plan_for(*known, endpoint("none"), quantizations=words_of(wanted)))} == left
 
 
 # Caps, the price of the endpoint, and whether it may stay.
@@ -177,9 +177,9 @@ def test_a_price_may_be_equal_to_its_cap(
 ) -> None:
     acme = endpoint(pricing={"prompt": "0.000001", "completion": "0.000002"} | prices)
 
-    plan = planned(acme, max_price_usd={name: Decimal(cap) for name, cap in caps.items()})
+    plan = plan_for(acme, max_price_usd={name: Decimal(cap) for name, cap in caps.items()})
 
-    assert (tags(plan), removed(plan)) == ((["acme"], {}) if stays else ([], {"acme": PRICE}))
+    assert (tags(plan), steps_by_tag(plan)) == ((["acme"], {}) if stays else ([], {"acme": PRICE}))
 
 
 # --- Preferences ----------------------------------------------------------------------------------
@@ -187,13 +187,13 @@ def test_a_price_may_be_equal_to_its_cap(
 
 @pytest.mark.parametrize("parameter", ["tools", "response_format", "verbosity"])
 def test_supporters_of_a_parameter_are_preferred_where_there_are_some(parameter: str) -> None:
-    able = endpoint("able", supported_parameters=one(parameter))
-    unable = endpoint("unable", supported_parameters=one())
-    said = {"supplied_parameters": one(parameter), "tools": parameter == "tools"}
+    able = endpoint("able", supported_parameters=words_of(parameter))
+    unable = endpoint("unable", supported_parameters=words_of())
+    said = {"supplied_parameters": words_of(parameter), "tools": parameter == "tools"}
 
-    some, none = planned(able, unable, **said), planned(unable, **said)
+    some, none = plan_for(able, unable, **said), plan_for(unable, **said)
 
-    assert (tags(some), removed(some)) == (["able"], {"unable": PREFERENCE})
+    assert (tags(some), steps_by_tag(some)) == (["able"], {"unable": PREFERENCE})
     assert len(some.considered) == 2
     # Tools alone are more than a preference.
     lost = ([], TOOLS) if parameter == "tools" else (["unable"], None)
@@ -214,8 +214,8 @@ TIERS: list[tuple[str | None, dict[str, Any], list[str]]] = [
     ("priority", {}, [BASE, PRIORITY]),
     ("flex", {}, [FLEX]),
     # A suffix opens a tier beside the others.
-    (None, {"admitted_tiers": one("flex")}, [BASE, FLEX]),
-    (None, {"admitted_tiers": one("priority")}, [BASE, PRIORITY]),
+    (None, {"admitted_tiers": words_of("flex")}, [BASE, FLEX]),
+    (None, {"admitted_tiers": words_of("priority")}, [BASE, PRIORITY]),
     # So does the full slug, and a base slug does not.
     (None, {"only": ("openai",)}, [BASE]),
     (None, {"only": ("OpenAI/Priority",)}, [PRIORITY]),
@@ -234,23 +234,23 @@ TIERS: list[tuple[str | None, dict[str, Any], list[str]]] = [
 
 @pytest.mark.parametrize(("tier", "wishes", "left"), TIERS)
 def test_which_tiers_are_open(tier: str | None, wishes: dict[str, Any], left: list[str]) -> None:
-    assert tags(planned(*TIERED, service_tier=tier, **wishes)) == left
+    assert tags(plan_for(*TIERED, service_tier=tier, **wishes)) == left
 
 
 # --- All together ---------------------------------------------------------------------------------
 
 
 def test_the_filters_come_in_the_order_of_the_reference_and_only_where_they_are_needed() -> None:
-    text = one("text")
-    lists: dict[str, Any] = {"only": ("a",), "ignore": ("b",), "quantizations": one("fp8")}
+    text = words_of("text")
+    lists: dict[str, Any] = {"only": ("a",), "ignore": ("b",), "quantizations": words_of("fp8")}
     flags = ("deny_data_collection", "zdr", "distillable_only", "require_parameters")
     wishes = lists | dict.fromkeys(flags, True)
-    media = one("text", "file", "video", "audio", "image")
+    media = words_of("text", "file", "video", "audio", "image")
     plain = CHAT._replace(output_modalities=text)
     ask = plain._replace(tools=True, input_modalities=media, output_tokens=10)
 
     everything = list_filters(
-        ask._replace(required_parameters=one("seed")),
+        ask._replace(required_parameters=words_of("seed")),
         Policy(**wishes, max_price_usd={"prompt": Decimal(1)}),
     )
 

@@ -60,7 +60,7 @@ def endpoints() -> Any:
     )
 
 
-def left(given: list[EndpointEntry], guardrails: list[GuardrailEntry]) -> list[EndpointEntry]:
+def list_left(given: list[EndpointEntry], guardrails: list[GuardrailEntry]) -> list[EndpointEntry]:
     """What of the endpoints all guardrails leave."""
     guard = combine_guardrails(guardrails)
     policy = NO_POLICY if guard is None else apply_guardrails(NO_POLICY, guard.rules)
@@ -74,7 +74,7 @@ def test_each_is_as_a_person_would_read_it(
     given: list[EndpointEntry], guardrails: list[GuardrailEntry]
 ) -> None:
     """So their order makes no difference, and one more never admits anything."""
-    assert left(given, guardrails) == [
+    assert list_left(given, guardrails) == [
         each for each in given if all(_admits(one, each) for one in guardrails)
     ]
 
@@ -124,7 +124,7 @@ SERVED = model(endpoint("alpha", zdr=True), endpoint("beta", collects_data=True)
 NOT_ALPHA = {"ignored_providers": frozenset({"alpha"})}
 
 
-def planned(choice: GuardrailChoice) -> tuple[Policy, Plan]:
+def plan_under(choice: GuardrailChoice) -> tuple[Policy, Plan]:
     policy = apply_guardrails(NO_POLICY, choice)
     return policy, select([SERVED], ASK, policy, random=lambda: 0.0)
 
@@ -145,7 +145,7 @@ def test_the_step_that_leaves_nothing_is_named(entry: dict[str, Any], step: str)
     guard = combine_guardrails([GuardrailEntry(scope="key", **entry)])
     assert guard is not None
 
-    _, plan = planned(guard.rules)
+    _, plan = plan_under(guard.rules)
 
     assert (plan.failed_step, plan.order) == (step, ())
 
@@ -156,8 +156,8 @@ def test_nothing_said_is_no_guard() -> None:
     assert build_policy(None, resolution=Resolution((), "direct")) is NO_POLICY
 
 
-def traced(choice: GuardrailChoice) -> tuple[Policy, Any]:
-    policy, plan = planned(choice)
+def trace_under(choice: GuardrailChoice) -> tuple[Policy, Any]:
+    policy, plan = plan_under(choice)
     named: Any = {"models": ["acme/small"], "requested": ["x"], "strategy": "direct"}
     return policy, build_trace(plan, ASK, policy, NOTHING_LEARNED, **named)
 
@@ -166,6 +166,6 @@ def traced(choice: GuardrailChoice) -> tuple[Policy, Any]:
 def test_a_trace_tells_what_was_held_to(entry: GuardrailEntry) -> None:
     guard = combine_guardrails([entry])
 
-    policy, trace = traced(guard.rules if guard else NO_RULES)
+    policy, trace = trace_under(guard.rules if guard else NO_RULES)
 
     assert read_replay(trace).policy == policy

@@ -14,7 +14,7 @@ PLAIN = Resolution((), "direct")
 NITRO = Resolution((), "direct", sort="throughput", admitted_tiers=frozenset({"priority"}))
 
 
-def made(
+def make_policy(
     field: ProviderField | None,
     resolution: Resolution = PLAIN,
     *,
@@ -25,10 +25,10 @@ def made(
 
 
 def test_a_request_that_wants_nothing_shares_one_policy() -> None:
-    assert made(None) is NO_POLICY
-    assert made(None, models_named=True) is NO_POLICY
-    assert made(None, region="global") is NO_POLICY
-    assert made({}) == NO_POLICY
+    assert make_policy(None) is NO_POLICY
+    assert make_policy(None, models_named=True) is NO_POLICY
+    assert make_policy(None, region="global") is NO_POLICY
+    assert make_policy({}) == NO_POLICY
 
 
 def test_the_whole_provider_object_is_taken_over() -> None:
@@ -40,7 +40,7 @@ def test_the_whole_provider_object_is_taken_over() -> None:
     figures |= {"max_price": {"prompt": "0.1", "image": 2}, "quantizations": ["fp8", "unknown"]}
     sort: ProviderField = {"sort": {"by": "latency", "partition": "none"}}
 
-    assert made(lists | flags | figures | sort, models_named=True) == Policy(
+    assert make_policy(lists | flags | figures | sort, models_named=True) == Policy(
         only=("B",),
         order=("c/d",),
         ignore=("a",),
@@ -67,9 +67,9 @@ def test_the_account_only_ever_adds() -> None:
         "account_denies_collection": True,
         "region": "europe",
     }
-    without = made(None, **lists, **flags)
+    without = make_policy(None, **lists, **flags)
 
-    assert without == made({"zdr": False, "data_collection": "allow"}, **lists, **flags)
+    assert without == make_policy({"zdr": False, "data_collection": "allow"}, **lists, **flags)
     added: dict[str, Any] = {"zdr": True, "deny_data_collection": True, "region": "europe"}
     assert without == replace(NO_POLICY, **lists, **added)
 
@@ -91,7 +91,7 @@ SORTS: list[tuple[Any, Resolution, Sort | None, Sort | None, str]] = [
 def test_request_before_suffix_before_workspace(
     field: Any, resolution: Resolution, default: Sort | None, sort: Sort | None, by: str
 ) -> None:
-    policy = made(field, resolution, default_sort=default)
+    policy = make_policy(field, resolution, default_sort=default)
 
     assert (policy.sort, policy.sort_named) == (sort, by == "request")
     assert policy.sort_is_default is (by == "workspace")
@@ -99,9 +99,9 @@ def test_request_before_suffix_before_workspace(
 
 
 def test_an_order_closes_the_tier_that_a_suffix_opened() -> None:
-    assert made(None, NITRO).admitted_tiers == {"priority"}
-    assert made({"sort": "price"}, NITRO).admitted_tiers == {"priority"}
-    assert made({"order": ["a"]}, NITRO).admitted_tiers == frozenset()
+    assert make_policy(None, NITRO).admitted_tiers == {"priority"}
+    assert make_policy({"sort": "price"}, NITRO).admitted_tiers == {"priority"}
+    assert make_policy({"order": ["a"]}, NITRO).admitted_tiers == frozenset()
 
 
 @pytest.mark.parametrize(
@@ -116,4 +116,4 @@ def test_an_order_closes_the_tier_that_a_suffix_opened() -> None:
 def test_row_17_the_partition_reaches_the_policy(
     route: str | None, field: Any, across: bool
 ) -> None:
-    assert made(field, route=route).across_models is across
+    assert make_policy(field, route=route).across_models is across

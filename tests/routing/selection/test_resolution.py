@@ -39,13 +39,13 @@ CATALOGUE = snapshot(
 )
 
 
-def resolved(
+def resolve_all(
     *references: str, ask: Requirements = ASK, catalogue: Snapshot = CATALOGUE
 ) -> Resolution:
     return resolve_models(catalogue, references, ask, auto=AutoSettings(), random=lambda: 0.0)
 
 
-def ids(resolution: Resolution) -> list[str]:
+def list_ids(resolution: Resolution) -> list[str]:
     return [each.id for each in resolution.models]
 
 
@@ -80,9 +80,9 @@ def ids(resolution: Resolution) -> list[str]:
 def test_references_come_to_models(
     references: Sequence[str], expected: list[str], strategy: str
 ) -> None:
-    found = resolved(*references)
+    found = resolve_all(*references)
 
-    assert ids(found) == expected
+    assert list_ids(found) == expected
     assert found.strategy == strategy
 
 
@@ -97,7 +97,7 @@ def test_references_come_to_models(
 def test_what_nobody_is_called_is_unknown(reference: str) -> None:
     for references in ([reference], ["acme/large", reference]):
         with pytest.raises(UnknownModelReference) as caught:
-            resolved(*references)
+            resolve_all(*references)
         assert caught.value.reference == reference
 
 
@@ -106,7 +106,7 @@ def test_a_choice_without_models_is_not_found() -> None:
     # The last is a family that nobody is in; its variant does not matter.
     families = ("~acme/none-latest", "~acme/large-latest", "~-latest:x")
     for reference, strategy in (chosen | dict.fromkeys(families, "latest")).items():
-        found = resolved(reference)
+        found = resolve_all(reference)
         assert (found.models, found.pool, found.strategy) == ((), (), strategy)
 
 
@@ -114,24 +114,26 @@ def test_a_choice_without_models_is_not_found() -> None:
 def test_a_model_of_another_kind_is_told_apart(reference: str) -> None:
     for references in ([reference], ["acme/large", reference]):
         with pytest.raises(WrongKind):
-            resolved(*references)
+            resolve_all(*references)
 
 
 def test_what_the_format_asks_for_is_not_the_wrong_kind() -> None:
     ask = ASK._replace(output_modalities=frozenset({"embeddings"}))
 
-    assert ids(resolved("acme/vector", ask=ask)) == ["acme/vector"]
+    assert list_ids(resolve_all("acme/vector", ask=ask)) == ["acme/vector"]
 
 
 def test_a_catalogue_name_is_taken_before_it_is_read() -> None:
-    found = resolved("acme/odd:nitro")
+    found = resolve_all("acme/odd:nitro")
 
-    assert ids(found) == ["acme/odd:nitro"]
+    assert list_ids(found) == ["acme/odd:nitro"]
     assert found.sort is None
     taken = snapshot([priced("acme/own")], auto="acme/own", router__auto="acme/own")
-    assert ids(resolved("auto", catalogue=taken)) == ids(resolved("router/auto", catalogue=taken))
-    assert resolved("auto", catalogue=taken).strategy == "auto"
-    assert resolved("auto", catalogue=taken).virtual is None
+    assert list_ids(resolve_all("auto", catalogue=taken)) == list_ids(
+        resolve_all("router/auto", catalogue=taken)
+    )
+    assert resolve_all("auto", catalogue=taken).strategy == "auto"
+    assert resolve_all("auto", catalogue=taken).virtual is None
 
 
 @pytest.mark.parametrize(
@@ -155,7 +157,7 @@ def test_a_catalogue_name_is_taken_before_it_is_read() -> None:
 def test_suffixes_have_effects(
     references: list[str], sort: Sort | None, tiers: frozenset[str], plugins: tuple[str, ...]
 ) -> None:
-    found = resolved(*references)
+    found = resolve_all(*references)
 
     assert (found.sort, found.admitted_tiers, found.plugins) == (sort, tiers, plugins)
 
@@ -164,14 +166,14 @@ def test_routers_are_named_and_concrete_models_are_not() -> None:
     routers = {"router/free": "router/free", "auto": "router/auto", "small": None}
     routers |= {"router/auto-beta:nitro": "router/auto-beta", "router/fusion": None}
 
-    assert {name: resolved(name).virtual for name in routers} == routers
-    assert resolved("acme/large", "router/free").virtual == "router/free"
+    assert {name: resolve_all(name).virtual for name in routers} == routers
+    assert resolve_all("acme/large", "router/free").virtual == "router/free"
 
 
 def test_of_equally_new_models_the_one_without_a_variant_is_the_latest() -> None:
     twins = [priced("acme/b:free", "0", family="f/f"), priced("acme/c", family="f/f")]
 
-    assert ids(resolved("~f/f-latest", catalogue=snapshot(twins))) == ["acme/c"]
+    assert list_ids(resolve_all("~f/f-latest", catalogue=snapshot(twins))) == ["acme/c"]
 
 
 def test_one_model_is_named_for_reading_too() -> None:

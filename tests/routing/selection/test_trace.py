@@ -39,7 +39,7 @@ from tests.routing.selection.oracle_steps import Case
 CHAT = Requirements(kinds=frozenset({"openai"}), prompt_tokens=12)
 
 
-def traced(
+def trace_of(
     plan: Plan,
     ask: Requirements = CHAT,
     policy: Policy | None = None,
@@ -57,14 +57,14 @@ def plan_of_three() -> Plan:
         return {"prompt": f"0.00000{usd}", "completion": f"0.00000{2 * usd}"}
 
     cheap, dear = endpoint("cheap", pricing=pricing(1)), endpoint("dear", pricing=pricing(2))
-    return planned(model(cheap, dear, endpoint("gone", status=-5)))
+    return plan_for(model(cheap, dear, endpoint("gone", status=-5)))
 
 
-def planned(*models: ModelEntry, policy: Policy = NO_POLICY, state: Any = NOTHING_LEARNED) -> Plan:
+def plan_for(*models: ModelEntry, policy: Policy = NO_POLICY, state: Any = NOTHING_LEARNED) -> Plan:
     return select(models, CHAT, policy, state, random=lambda: 0.0)
 
 
-def told(trace: Any) -> list[tuple[str, str, str | None, int | None]]:
+def list_verdicts(trace: Any) -> list[tuple[str, str, str | None, int | None]]:
     return [(row.tag, row.verdict, row.why, row.place) for row in read_rows(trace)]
 
 
@@ -72,13 +72,13 @@ def test_a_trace_tells_of_each_endpoint_what_became_of_it() -> None:
     plan = plan_of_three()
     cheap, dear = plan.order
 
-    trace = traced(
+    trace = trace_of(
         plan,
         attempts=[TracedAttempt(cheap.pk, "timeout"), TracedAttempt(dear.pk, None)],
         chosen=dear.pk,
     )
 
-    assert told(trace) == [
+    assert list_verdicts(trace) == [
         ("cheap", "failed", "timeout", 0),
         ("dear", "chosen", None, 1),
         ("gone", "removed", "Down", None),
@@ -94,7 +94,7 @@ def test_who_came_before_the_last_attempt_was_passed_over_and_others_are_in_rese
     attempts = [TracedAttempt(first, "timeout"), TracedAttempt(third, "broken off")]
 
     # An answer that broke off and was served all the same is chosen, with its error.
-    assert told(traced(plan, attempts=attempts, chosen=third)) == [
+    assert list_verdicts(trace_of(plan, attempts=attempts, chosen=third)) == [
         *[("a", "failed", "timeout", 0), ("b", "passed over", None, 1)],
         *[("c", "chosen", "broken off", 2), ("d", "in reserve", None, 3)],
     ]
@@ -110,7 +110,7 @@ def test_only_what_was_known_is_told() -> None:
     standing = HealthSnapshot(unstable=frozenset({dear.pk}), parked=frozenset({cheap.pk, dear.pk}))
     state = EndpointState({cheap.pk: known}, standing, dear.pk, True, byok={cheap.pk: (1,)})
 
-    trace = traced(plan, state=state)
+    trace = trace_of(plan, state=state)
 
     first, second, third = read_rows(trace)
     assert first.figures == {
@@ -132,7 +132,7 @@ def test_a_sort_is_told_with_whom_it_puts_last() -> None:
     default = replace(callers, sort_is_default=True)
 
     kept, moved = (
-        traced(planned(served, policy=policy, state=state), policy=policy, state=state)
+        trace_of(plan_for(served, policy=policy, state=state), policy=policy, state=state)
         for policy in (default, callers)
     )
 
@@ -140,12 +140,12 @@ def test_a_sort_is_told_with_whom_it_puts_last() -> None:
     assert (moved["rule"], moved["last"]) == ("price", "failing")
     assert [row.health for row in read_rows(kept)] == [("failing",), ()]
     assert [row.health for row in read_rows(moved)] == [(), ("failing",)]
-    assert "last" not in traced(plan_of_three())
+    assert "last" not in trace_of(plan_of_three())
 
 
 @pytest.mark.parametrize("words", [("x",) * (WORDS_MAX + 1), ("x" * (WORD_CHARS_MAX + 1),)])
 def test_a_list_without_end_is_cut_and_the_trace_says_so(words: tuple[str, ...]) -> None:
-    trace = traced(plan_of_three(), policy=Policy(ignore=words), requested=words)
+    trace = trace_of(plan_of_three(), policy=Policy(ignore=words), requested=words)
 
     assert trace["cut"] is True
     assert len(json.dumps(trace)) < 50_000
@@ -159,15 +159,18 @@ def test_past_a_few_hundred_endpoints_the_rest_is_counted_by_what_became_of_it()
     tried = order[ENDPOINTS_MAX + 9]
     attempts = [TracedAttempt(tried.pk, None)]
 
-    trace = traced(Plan(order, removed[:7], ()), attempts=attempts, chosen=tried.pk)
+    trace = trace_of(Plan(order, removed[:7], ()), attempts=attempts, chosen=tried.pk)
 
-    rows = told(trace)
+    rows = list_verdicts(trace)
     assert len(rows) == ENDPOINTS_MAX + 1
     assert rows[-1] == (tried.tag, "chosen", None, ENDPOINTS_MAX + 9)
     assert trace["more"] == {"in reserve": 49, "Down": 7}
     # Of very many that were removed the first are named.
-    others = traced(Plan([tried], removed, ()))
-    assert (len(told(others)), others["more"]) == (ENDPOINTS_MAX, {"Down": ENDPOINTS_MAX + 1})
+    others = trace_of(Plan([tried], removed, ()))
+    assert (len(list_verdicts(others)), others["more"]) == (
+        ENDPOINTS_MAX,
+        {"Down": ENDPOINTS_MAX + 1},
+    )
 
 
 def test_a_call_keeps_the_figures_of_its_own_endpoints_only() -> None:
@@ -193,7 +196,7 @@ def test_a_trace_explains_each_endpoint_once_and_read_back_leads_to_the_same_pla
     tried = data.draw(st.lists(st.sampled_from(keys), unique=True)) if keys else []
     told: dict[str, Any] = {"models": [each.id for each in case.models]}
     told |= {"attempts": [TracedAttempt(key, "timeout") for key in tried]}
-    trace = traced(plan, case.ask, case.policy, freeze_state(plan, case.state), **told)
+    trace = trace_of(plan, case.ask, case.policy, freeze_state(plan, case.state), **told)
 
     rows = list(read_rows(trace))
     assert Counter((row.model, row.tag) for row in rows) == Counter(

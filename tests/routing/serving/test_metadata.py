@@ -13,15 +13,15 @@ from tests.routing.serving.calls import attempt_at, call_to, failed_at
 ALPHA, BETA = endpoint("alpha"), endpoint("beta")
 
 
-def told(call: RequestProgress, selected: Attempt | None = None) -> dict[str, Any]:
+def describe(call: RequestProgress, selected: Attempt | None = None) -> dict[str, Any]:
     return router_metadata(call, selected=selected)
 
 
-def available(name: str, selected: bool = False) -> dict[str, Any]:
+def endpoint_row(name: str, selected: bool = False) -> dict[str, Any]:
     return {"provider": name, "model": "acme/small", "selected": selected}
 
 
-def tried(name: str, status: int) -> dict[str, Any]:
+def attempt_row(name: str, status: int) -> dict[str, Any]:
     return {"provider": name, "model": "acme/small", "status": status}
 
 
@@ -32,7 +32,7 @@ UNTRIED = {
     "summary": "available=1",
     "attempt": 0,
     "is_byok": False,
-    "endpoints": {"total": 1, "available": [available("Alpha")]},
+    "endpoints": {"total": 1, "available": [endpoint_row("Alpha")]},
 }
 
 
@@ -43,11 +43,11 @@ def test_an_answer_is_told_with_who_was_asked_and_chosen() -> None:
     whole = UNTRIED | {
         "summary": "available=2, selected=Beta",
         "attempt": 2,
-        "endpoints": {"total": 2, "available": [available("Alpha"), available("Beta", True)]},
+        "endpoints": {"total": 2, "available": [endpoint_row("Alpha"), endpoint_row("Beta", True)]},
         "generation_time": 1500,
-        "attempts": [tried("Alpha", 500), tried("Beta", 200)],
+        "attempts": [attempt_row("Alpha", 500), attempt_row("Beta", 200)],
     }
-    assert told(call, last) == whole
+    assert describe(call, last) == whole
     # Nobody is told who did not ask.
     assert build_wanted_metadata(call, selected=last) is None
     call.context = call.context._replace(wants_metadata=True)
@@ -57,7 +57,7 @@ def test_an_answer_is_told_with_who_was_asked_and_chosen() -> None:
 def test_a_part_served_of_an_earlier_attempt_is_that_attempts() -> None:
     call, first = call_to(ALPHA, BETA), failed_at(ALPHA, 200, told_status=502)
     call.attempts += [first, failed_at(BETA, 503)]
-    found = told(call, first)
+    found = describe(call, first)
     assert (found["attempt"], found["summary"]) == (1, "available=2, selected=Alpha")
 
 
@@ -79,7 +79,7 @@ def test_params_say_what_the_choice_was_held_to(strategy: str, floors, params: A
         call.context = call.context._replace(
             choice=call.context.choice._replace(policy=Policy(min_throughput_tps=floors))
         )
-    assert told(call).get("params") == params
+    assert describe(call).get("params") == params
 
 
 @pytest.mark.parametrize(

@@ -27,19 +27,21 @@ COST_NANO = 10 * 1000 + 5 * 2000
 ALPHA, BETA, GAMMA = (endpoint(name) for name in ("alpha", "beta", "gamma"))
 
 
-def tried(*attempts: Attempt) -> RequestProgress:
+def call_after(*attempts: Attempt) -> RequestProgress:
     call = call_to(*(each.endpoint for each in attempts))
     call.attempts += attempts
     return call
 
 
-def ended(usage: Usage, *, finish: str = "stop", native: str | None = "stop", **more: Any) -> Any:
+def end_answer(
+    usage: Usage, *, finish: str = "stop", native: str | None = "stop", **more: Any
+) -> Any:
     attempt = attempt_at(endpoint())
     more |= {"finish_reason": finish, "native_finish": native, "service_tier": None}
-    return answered_outcome(tried(attempt), attempt, usage, **more)
+    return answered_outcome(call_after(attempt), attempt, usage, **more)
 
 
-def record(call: RequestProgress, outcome: Outcome) -> dict[str, Any]:
+def read_record(call: RequestProgress, outcome: Outcome) -> dict[str, Any]:
     return settle_order(call, outcome).record
 
 
@@ -59,7 +61,7 @@ CHARGED: list[tuple[Usage, str, str | None, bool, int]] = [
 
 @pytest.mark.parametrize(("usage", "finish", "native", "cancelled", "nano"), CHARGED)
 def test_what_is_charged(usage: Usage, finish, native, cancelled: bool, nano: int) -> None:
-    outcome = ended(usage, finish=finish, native=native, cancelled=cancelled)
+    outcome = end_answer(usage, finish=finish, native=native, cancelled=cancelled)
     assert outcome.charged_nano == nano
     assert outcome.cost.total_nano == usage.prompt_tokens * 1000 + usage.completion_tokens * 2000
     assert outcome.finish_reason == (None if cancelled else finish)
@@ -67,9 +69,9 @@ def test_what_is_charged(usage: Usage, finish, native, cancelled: bool, nano: in
 
 def test_a_broken_stream_keeps_what_the_provider_will_bill() -> None:
     attempt = failed_at(endpoint(), 502)
-    call = tried(attempt)
+    call = call_after(attempt)
     cost = price(call, attempt, TEN_AND_FIVE)
-    told = record(call, failed_outcome(Unavailable(), usage=TEN_AND_FIVE, cost=cost))
+    told = read_record(call, failed_outcome(Unavailable(), usage=TEN_AND_FIVE, cost=cost))
     assert (told["charge_nano"], told["upstream_cost_nano"]) == (0, COST_NANO)
     assert (told["status"], told["finish_reason"]) == (503, "error")
 
@@ -95,16 +97,16 @@ def test_what_was_not_told_is_counted_by_the_estimator(reported: Any, completion
     ("held_nano", "overrun"), [(COST_NANO, False), (COST_NANO - 1, True), (None, True)]
 )
 def test_a_charge_above_the_hold_is_flagged(held_nano: int | None, overrun: bool) -> None:
-    call = tried(attempt_at(endpoint()))
+    call = call_after(attempt_at(endpoint()))
     call.held_nano = held_nano
-    order = settle_order(call, ended(TEN_AND_FIVE))
+    order = settle_order(call, end_answer(TEN_AND_FIVE))
     assert order.charge_nano == order.record["charge_nano"] == COST_NANO
     assert order.record["overrun"] is overrun
 
 
 def test_the_record_has_every_column_and_the_price_list_that_was_pinned() -> None:
-    call = tried(failed_at(BETA, 500), attempt_at(ALPHA, status=200))
-    told = record(call, ended(TEN_AND_FIVE))
+    call = call_after(failed_at(BETA, 500), attempt_at(ALPHA, status=200))
+    told = read_record(call, end_answer(TEN_AND_FIVE))
     assert set(told) == set(RECORD_COLUMNS)
     assert (told["provider_name"], told["endpoint_tag"]) == ("Alpha", "alpha")
     assert [each["status"] for each in orjson.loads(told["attempts"])] == [500, 200]
@@ -114,27 +116,27 @@ def test_the_record_has_every_column_and_the_price_list_that_was_pinned() -> Non
 
 
 def trace_of(call: RequestProgress, outcome: Outcome) -> tuple[Any, list[Any]]:
-    trace = orjson.loads(record(call, outcome)["trace"])
+    trace = orjson.loads(read_record(call, outcome)["trace"])
     return trace, [(row.tag, row.verdict, row.why) for row in read_rows(trace)]
 
 
 def test_the_record_says_why_it_went_where_it_went() -> None:
     call = call_to(BETA, ALPHA, GAMMA)
     call.attempts += [failed_at(BETA, 500), attempt_at(ALPHA, status=200)]
-    trace, rows = trace_of(call, ended(TEN_AND_FIVE))
+    trace, rows = trace_of(call, end_answer(TEN_AND_FIVE))
     failed_first = ("beta", "failed", "provider_overloaded")
     assert rows == [failed_first, ("alpha", "chosen", None), ("gamma", "in reserve", None)]
     assert (trace["requested"], trace["models"]) == (["acme/small"], ["acme/small"])
 
 
 def test_a_call_that_ends_in_an_error_of_ours_chose_nobody() -> None:
-    _, rows = trace_of(tried(attempt_at(ALPHA)), failed_outcome(Unavailable()))
+    _, rows = trace_of(call_after(attempt_at(ALPHA)), failed_outcome(Unavailable()))
     assert rows == [("alpha", "failed", "provider_overloaded")]
 
 
 def test_long_words_of_an_upstream_fit_their_columns() -> None:
-    call = tried(attempt_at(endpoint(), upstream_id="u" * 5000))
-    told = record(call, ended(TEN_AND_FIVE, native="n" * 5000))
+    call = call_after(attempt_at(endpoint(), upstream_id="u" * 5000))
+    told = read_record(call, end_answer(TEN_AND_FIVE, native="n" * 5000))
     assert (len(told["upstream_id"]), len(told["native_finish_reason"])) == (200, 64)
 
 
@@ -157,11 +159,11 @@ OWN_PARTS: list[tuple[str, bool, int, int, int, int, tuple[int, int] | None]] = 
 def test_the_record_tells_the_part_on_a_team_s_own_credentials(row: Any) -> None:
     _, is_own_last, cost_nano, charged_nano, own_nano, shared_nano, told = row
     owns = (None, own_entry()) if is_own_last else (own_entry(), None)
-    call = tried(*(attempt_at(endpoint(), own=own) for own in owns))
+    call = call_after(*(attempt_at(endpoint(), own=own) for own in owns))
     money = {"charged_nano": charged_nano, "byok_nano": own_nano, "shared_nano": shared_nano}
     outcome = Outcome(status=200, usage=Usage(1, 1), cost=Cost(cost_nano, 0, 0), **money)
 
-    detail = orjson.loads(record(call, outcome)["detail"])
+    detail = orjson.loads(read_record(call, outcome)["detail"])
 
     said = (detail.get("own_cost_nano"), detail.get("own_fee_nano"))
     assert said == (told or (None, None))

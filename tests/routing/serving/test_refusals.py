@@ -42,21 +42,21 @@ ROWS: list[tuple[int, int, int, int | None, int, dict[str, Any]]] = [
 ]
 
 
-def told(refusal: HoldRefusal) -> GatewayError:
+def error_for(refusal: HoldRefusal) -> GatewayError:
     return build_payment_error(call_to(endpoint()).context, refusal, output_tokens=1000)
 
 
-def refused(
+def error_at(
     asked: int, balance: int, held: int, left: int | None, key_held: int, reset: str | None = None
 ) -> GatewayError:
-    return told(HoldRefusal(asked, balance, held, left, key_held, reset))
+    return error_for(HoldRefusal(asked, balance, held, left, key_held, reset))
 
 
 @pytest.mark.parametrize(("asked", "balance", "held", "left", "key_held", "metadata"), ROWS)
 def test_the_first_reason_of_the_reference_s_order_is_told(
     asked: int, balance: int, held: int, left: int | None, key_held: int, metadata: dict[str, Any]
 ) -> None:
-    body = refused(asked, balance, held, left, key_held).body()
+    body = error_at(asked, balance, held, left, key_held).body()
     assert body["code"] == 402
     assert isinstance(body["metadata"].pop("remedy_hint"), str)
     assert body["metadata"] == {"error_type": "payment_required", **metadata}
@@ -70,8 +70,10 @@ def state(
     return BudgetState(limited, left, held, asked)
 
 
-def refused_by(*budgets: BudgetState, key_left: int | None = 0, balance: int = -1) -> GatewayError:
-    return told(HoldRefusal(100, balance, 0, key_left, 0, None, budgets=budgets))
+def error_of_budgets(
+    *budgets: BudgetState, key_left: int | None = 0, balance: int = -1
+) -> GatewayError:
+    return error_for(HoldRefusal(100, balance, 0, key_left, 0, None, budgets=budgets))
 
 
 RICH: Any = {"key_left": None, "balance": 1000}
@@ -85,7 +87,7 @@ BUDGETS: list[tuple[list[BudgetState], str]] = [
 
 @pytest.mark.parametrize(("budgets", "which"), BUDGETS)
 def test_a_spent_budget_comes_before_key_and_balance(budgets, which: str) -> None:
-    error = refused_by(*budgets)
+    error = error_of_budgets(*budgets)
     assert error.text == f"{which} budget of $500.00 exceeded. Contact your org admin."
     assert (error.status, error.error_type, error.headers) == (403, "permission_denied", {})
     assert isinstance(error.metadata["remedy_hint"], str)
@@ -93,21 +95,21 @@ def test_a_spent_budget_comes_before_key_and_balance(budgets, which: str) -> Non
 
 def test_a_tag_whose_budget_is_spent_is_named() -> None:
     scope = SpendScope("tag", f"{OWNER.hex}:x", "day", 10**9, False, OWNER.hex, tag="team=blue")
-    spent = refused_by(BudgetState(scope, 0, 0, 100))
-    dear = refused_by(BudgetState(scope, 50, 0, 100), **RICH)
+    spent = error_of_budgets(BudgetState(scope, 0, 0, 100))
+    dear = error_of_budgets(BudgetState(scope, 50, 0, 100), **RICH)
     assert spent.text.startswith('Tag "team=blue" daily budget of $1.00 exceeded.')
     assert 'the daily budget of $1.00 of this tag "team=blue" decides' in dear.text
 
 
 def test_a_budget_refuses_no_request_that_asks_nothing_of_it() -> None:
-    error = refused_by(state("workspace", "month", 0, asked=0), key_left=None, balance=0)
+    error = error_of_budgets(state("workspace", "month", 0, asked=0), key_left=None, balance=0)
     assert error.metadata["limit_source"] == "router_credits"
 
 
 def test_a_call_on_a_credential_of_ones_own_is_not_told_of_the_balance() -> None:
     refusal = HoldRefusal(0, -5, 0, 50, 0, None, key_asked_nano=60, byok_nano=60)
-    assert told(refusal).metadata["limit_source"] == "router_key_limit"
-    spent = told(replace(refusal, key_left_nano=0))
+    assert error_for(refusal).metadata["limit_source"] == "router_key_limit"
+    spent = error_for(replace(refusal, key_left_nano=0))
     assert spent.metadata["reason"] == "key_limit_exhausted"
 
 
@@ -123,8 +125,8 @@ AFFORDED = (
 
 
 def test_who_can_add_credits_is_told_with_a_page_that_exists() -> None:
-    broke, dear = refused(100, 0, 0, None, 0), refused(1000, 250, 0, None, 0)
-    busy = refused(100, 100, 1, None, 0)
+    broke, dear = error_at(100, 0, 0, None, 0), error_at(1000, 250, 0, None, 0)
+    busy = error_at(100, 100, 1, None, 0)
 
     remedy, _, page = broke.text.removeprefix("Insufficient credits. ").partition(ROOT)
     assert remedy == "Whoever runs this gateway can add credits, using "
@@ -139,9 +141,9 @@ def test_who_can_add_credits_is_told_with_a_page_that_exists() -> None:
 
 
 def test_a_request_that_is_too_dear_is_told_for_which_limit_and_what_it_can_afford() -> None:
-    key = refused(1000, 900, 0, 10, 0)
+    key = error_at(1000, 900, 0, 10, 0)
     workspace, guardrail = (
-        refused_by(state("workspace", "day", 150, held=60), state(scope, "month", 50), **RICH)
+        error_of_budgets(state("workspace", "day", 150, held=60), state(scope, "month", 50), **RICH)
         for scope in SCOPES
     )
 
@@ -156,7 +158,7 @@ def test_a_request_that_is_too_dear_is_told_for_which_limit_and_what_it_can_affo
 
 
 def test_who_waits_is_told_what_running_requests_hold() -> None:
-    of_budget = refused_by(state("workspace", "day", 150, held=60), **RICH)
+    of_budget = error_of_budgets(state("workspace", "day", 150, held=60), **RICH)
     assert "They hold the daily budget of $500.00 of workspace" in of_budget.text
     assert (of_budget.status, of_budget.headers) == (402, {"Retry-After": "1"})
     assert of_budget.metadata["reason"] == "in_flight_budget_exhausted"
@@ -164,8 +166,8 @@ def test_who_waits_is_told_what_running_requests_hold() -> None:
 
 def test_an_account_that_is_not_billed_is_refused_for_its_key_only(settings) -> None:
     settings.BILLING_ENFORCED = False
-    assert refused(100, -50, 0, 10, 0).metadata["limit_source"] == "router_key_limit"
-    assert refused(100, -50, 0, 100, 1).metadata["limit_source"] == "router_in_flight_budget"
+    assert error_at(100, -50, 0, 10, 0).metadata["limit_source"] == "router_key_limit"
+    assert error_at(100, -50, 0, 100, 1).metadata["limit_source"] == "router_in_flight_budget"
 
 
 @pytest.mark.parametrize("exposed", [True, False])
