@@ -220,19 +220,6 @@ def test_one_without_room_gives_way_to_another() -> None:
     assert draw(call_to(alone), alone) == 1
 
 
-def test_a_parking_is_known_to_other_processes(start: Any, clock: Any) -> None:
-    first, second = start(), start()
-    first.sync(), second.sync()
-    key = credential(1)
-    first.sharing._parked.park(key, 0, clock.now + 60, kind="refused")
-
-    first.sync(), second.sync()
-
-    end = second.sharing._parked.find_end(key, 8, clock.now, even_throttled=True)
-    assert end is not None
-    assert 55 < end - clock.now <= 61
-
-
 def test_what_two_accounts_meet_in_two_processes_parks_in_both(start: Any, clock: Any) -> None:
     first, second = start(), start()
     first.sync(), second.sync()

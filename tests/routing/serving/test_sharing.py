@@ -42,22 +42,6 @@ def test_what_one_process_saw_the_others_know_once_and_a_restarted_one_too(start
     assert found.throughput_tps is not None
 
 
-def test_an_outage_is_known_elsewhere_and_so_is_its_end(start, clock, one) -> None:
-    first, second = start(), start()
-    first.sync()
-    first.fails(one)
-    pass_round(first, second)
-    later = start()
-    later.sync()
-    assert [each.unstable(one) for each in (first, second, later)] == [True] * 3
-
-    clock.now += 5
-    second.answers(one, 1)
-    pass_round(second, first, later)
-
-    assert [each.unstable(one) for each in (first, second, later)] == [False] * 3
-
-
 def test_keys_expire_and_what_is_too_old_leaves_the_stream(start, one, client) -> None:
     process = start()
     process.sync()
