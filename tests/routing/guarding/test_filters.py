@@ -144,6 +144,13 @@ def test_overlapping_matches_are_taken_out_together() -> None:
     assert content(run(chat_of(user("abcdef")), *overlapping)) == "[REDACTED]f"
 
 
+def test_each_guardrail_has_its_stage() -> None:
+    chat = chat_of(user(f"{MAIL} 10.0.0.1"))
+    done = run(chat, placed("flag", "email", scope="member"), placed("redact", "ip-address"))
+    told = {(each["guardrail_scope"], each["data"]["action"]) for each in done.stages}
+    assert told == {("member", "flagged"), ("key", "redacted")}
+
+
 # --- Plug-ins, and what goes wrong ----------------------------------------------------------------
 
 

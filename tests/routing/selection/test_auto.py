@@ -143,6 +143,14 @@ def test_a_models_price_is_that_of_its_cheapest_endpoint_that_fits() -> None:
     assert choose_auto(models, ASK._replace(prompt_tokens=5000), cost_tier="max") == ["a/two"]
 
 
+def test_a_tier_counts_where_the_request_opened_it() -> None:
+    flex = model(endpoint("acme/flex", tier="flex"), id="a/flex")
+
+    assert choose_auto([flex]) == []
+    assert choose_auto([flex], tiers=frozenset({"flex"})) == ["a/flex"]
+    assert choose_auto([flex], ASK._replace(service_tier="flex")) == ["a/flex"]
+
+
 def test_hidden_models_and_those_that_write_no_text_are_left_out() -> None:
     hidden = replace(priced("a/hidden"), visible=False)
     models = [hidden, priced("a/image", output_modalities=("image",)), priced("a/text")]

@@ -125,6 +125,16 @@ def test_only_what_was_known_is_told() -> None:
     assert (second.figures, third.figures, third.health) == ({}, {}, ())
 
 
+def test_a_probe_is_told_as_one() -> None:
+    served = model(endpoint("a"))
+    standing = HealthSnapshot(half_open=frozenset({served.endpoints[0].pk}))
+    state = EndpointState(health=standing)
+
+    (row,) = read_rows(trace_of(plan_for(served, state=state), state=state))
+
+    assert row.health == ("half_open", "probe")
+
+
 def test_a_sort_is_told_with_whom_it_puts_last() -> None:
     served = model(endpoint("a"), endpoint("b"))
     state = EndpointState(health=HealthSnapshot(failing=frozenset({served.by_price[0].pk})))

@@ -267,6 +267,11 @@ def test_of_a_stream_that_numbers_no_calls() -> None:
     assert streamed([call()], [call("other", "{")]) is False
 
 
+@pytest.mark.parametrize("odd", [None, "text", {}, [None], ["text"], [{"index": 0}], [5]])
+def test_whatever_an_upstream_puts_there(odd: Any) -> None:
+    assert streamed(odd) in (None, False)
+
+
 def test_too_much_to_look_at_is_not_judged() -> None:
     assert streamed(*([piece(0, "look", "x" * 100_000)] for _ in range(12))) is None
     assert are_well_formed([call(arguments="x" * 2_000_000)]) is None

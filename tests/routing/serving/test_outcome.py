@@ -13,6 +13,7 @@ from routing.selection.replay import read_rows
 from routing.serving.request.context import Attempt, RequestProgress
 from routing.serving.request.outcome import (
     Outcome,
+    abandoned_outcome,
     answered_outcome,
     failed_outcome,
     measure_usage,
@@ -65,6 +66,11 @@ def test_what_is_charged(usage: Usage, finish, native, cancelled: bool, nano: in
     assert outcome.charged_nano == nano
     assert outcome.cost.total_nano == usage.prompt_tokens * 1000 + usage.completion_tokens * 2000
     assert outcome.finish_reason == (None if cancelled else finish)
+
+
+def test_a_failure_and_an_early_departure_cost_nothing() -> None:
+    assert failed_outcome(Unavailable()).charged_nano == 0
+    assert abandoned_outcome(call_to(endpoint())).charged_nano == 0
 
 
 def test_a_broken_stream_keeps_what_the_provider_will_bill() -> None:

@@ -86,6 +86,17 @@ def test_reasoning_that_is_not_mandatory_may_be_off(rules: EffortRules | None) -
     assert sent("messages", "anthropic", {"thinking": OFF}, rules=rules)["thinking"] == OFF
 
 
+def test_an_effort_beside_thinking_that_is_off_is_fitted_too() -> None:
+    body = sent("messages", "anthropic", {"thinking": OFF, "output_config": {"effort": "max"}})
+    assert (body["thinking"], body["output_config"]) == (OFF, {"effort": "high"})
+
+
+@EVERY_KIND
+def test_an_effort_beside_a_budget_counts_where_budgets_are_not_taken(kind: str) -> None:
+    wishes = {"reasoning": {"max_tokens": 820, "effort": "low"}, "max_tokens": 1_000}
+    assert effort_in(sent("chat", kind, wishes, rules=None)) == "low"
+
+
 @pytest.mark.parametrize(
     ("kind", "tokens", "facts", "effort"),
     [
