@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from tests.faults import bench
-from tests.faults.conftest import Open
+from tests.faults.conftest import GatewayWith, Open
 from tests.faults.raw_desk import worker_pids
+from tests.support.gateways import seed_account
 from tests.support.server import GatewayServer
 
 pytestmark = pytest.mark.both
@@ -119,3 +120,17 @@ def test_births_and_changes_are_lines(desk_on: Open, tmp_path: Path) -> None:
     find_line(server, logger="gateway.web", message=ended, within_s=90)
     (new,) = worker_pids(server)
     find_line(server, logger="gateway.web", process=new, message=f"Web worker {new} serves")
+
+
+@pytest.mark.nightly
+def test_at_warning_no_request_has_a_line(gateway_with: GatewayWith) -> None:
+    quiet = gateway_with([PAIR], LOG_LEVEL="warning")
+    account = seed_account(quiet)
+
+    answer = quiet.chat(
+        key=account.api_key, model="logged/pair", messages=[{"role": "user", "content": "Hello"}]
+    )
+
+    assert answer.status_code == 200
+    quiet.stop()
+    assert "routing.requests" not in quiet.log()

@@ -34,13 +34,16 @@ MODELS: Final = [
         endpoint("large", pricing=DEAR),
     ),
     model("acme/alone", endpoint("large")),
-    model(
-        "acme/judge",
-        endpoint(
-            "small",
-            supported_parameters=JUDGING,
-            rate_limits=[{"concurrent": 2, "requests_per_minute": 8}],
-        ),
+    *(
+        model(
+            name,
+            endpoint(
+                "small",
+                supported_parameters=JUDGING,
+                rate_limits=[{"concurrent": 2, "requests_per_minute": 8}],
+            ),
+        )
+        for name in ("acme/judge", "acme/jury")
     ),
 ]
 # REDIS_TIMEOUT and as long again for everything else, on a busy machine.
@@ -207,10 +210,10 @@ def test_an_endpoint_without_room_is_passed_over_with_a_reason(pair: Pair) -> No
     assert refused.json()["error"]["message"].endswith("2 concurrent requests of this endpoint")
 
 
-def decide(pair: Pair, key: str, count: int) -> requests.Response:
+def decide(pair: Pair, key: str, count: int, model: str = "acme/judge") -> requests.Response:
     asked = [{"type": "noul", "instructions": f"Is it {n}?"} for n in range(count)]
     questions = {f"q{n}": question for n, question in enumerate(asked)}
-    body = {"model": "acme/judge", "state": "Ten", "questions": questions}
+    body = {"model": model, "state": "Ten", "questions": questions}
     return pair.servers[0].post("/api/alpha/decisions", key=key, json=body)
 
 
@@ -234,6 +237,22 @@ def test_calls_of_decisions_are_bounded_as_any_others(pair: Pair) -> None:
             assert sum(under_way) <= 2
         # Of eight in a minute two are left.
         assert [decide(pair, key, each).status_code for each in (3, 9, 2)] == [429, 400, 200]
+
+    within_one(MINUTE_S, work)
+
+
+def test_calls_that_a_refusal_spared_are_left_to_others(pair: Pair) -> None:
+    key = pair.account().api_key
+
+    def work() -> None:
+        pair.simulator.clear()
+        pair.simulator.script("small", *[{"status": 400}] * 8)
+        assert decide(pair, key, 8, model="acme/jury").status_code == 400
+        left = 8 - len(pair.simulator.requests("small"))
+        pair.simulator.clear()
+        assert left >= 6
+        assert decide(pair, key, left, model="acme/jury").status_code == 200
+        assert decide(pair, key, 1, model="acme/jury").status_code == 429
 
     within_one(MINUTE_S, work)
 

@@ -133,6 +133,23 @@ def test_a_call_that_was_broken_off_is_made_anew_and_told_once(
     assert len(seams(streamed)) == 1
 
 
+def test_what_nobody_finishes_costs_nothing(
+    server: GatewayServer, simulator: SimulatedUpstream
+) -> None:
+    pair = pair_of(server, simulator)
+    for place in "ab":
+        steps = [{"events": [*BEGUN, CUT]}] if place == "a" else []
+        script(pair, place, *steps, *[{"status": 503}] * 3)
+
+    streamed = ask(pair)
+
+    said = pair.speaker.heard_stream(streamed)
+    assert (said.text, said.finish) == (SAID, "error")
+    record = record_of(pair, streamed)
+    assert pair.desk.total_usage_nano() == 0
+    assert record["native_tokens_completion"] == len(SAID) // 4
+
+
 def test_nobody_goes_on_with_an_answer_that_is_too_large(
     server: GatewayServer, simulator: SimulatedUpstream
 ) -> None:

@@ -140,3 +140,30 @@ def test_nor_does_the_request_line(desk: Desk, listener: RawUpstream, target: st
             wire.send(head + data)
             assert wire.head()[0] in {200, 400, 404}, path
     check_outbound(desk, listener, target)
+
+
+@pytest.mark.parametrize(
+    "provider",
+    [
+        {"only": ["http://127.0.0.1:9"]},
+        {"order": ["first", "../second"]},
+        {"base_url": "http://127.0.0.1:9"},
+        {"options": {"first": {"base_url": "http://127.0.0.1:9"}}},
+    ],
+)
+def test_provider_preferences_choose_among_the_catalogues_own(
+    desk: Desk, listener: RawUpstream, target: str, provider: dict[str, Any]
+) -> None:
+    response = desk.post(provider=provider)
+
+    assert response.status_code in {200, 400, 404}
+    check_outbound(desk, listener, target)
+
+
+def test_each_provider_gets_its_own_credential_and_no_other(desk: Desk) -> None:
+    for model in ("plain/first", "plain/second", "plain/third", "plain/drained"):
+        desk.ok(model=model)
+
+    for entry in desk.upstream.requests():
+        own = hashlib.sha256(f"{entry['persona']}-secret".encode()).hexdigest()[:16]
+        assert entry["headers"]["authorization"].endswith(f"sha256:{own}")

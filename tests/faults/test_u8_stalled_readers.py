@@ -106,6 +106,31 @@ def test_the_upstreams_silence_counts_from_when_the_caller_reads_again(raw: RawD
         wire.until(b"[DONE]")
 
 
+def test_a_caller_who_reads_slowly_is_served(raw: RawDesk) -> None:
+    """A large event takes longer to be read than a stalled caller is waited for."""
+
+    def script(visit: Visit) -> None:
+        visit.send(head() + event(content("x" * 3 * MIB)) + END)
+        visit.end()
+        visit.silence()
+
+    with closing(begin(raw, raw.model(script))) as wire:
+        began = time.monotonic()
+        received = 0
+        pace = threading.Event()
+        while b"[DONE]" not in wire.received[-100:]:
+            more = wire.more()
+            assert more, "the stream was cut"
+            received += len(more)
+            del wire.received[:-100]
+            # A pace that leaves nothing unread for long, and takes far more than the limit in all.
+            behind_s = received / MIB - (time.monotonic() - began)
+            if behind_s > 0:
+                pace.wait(min(behind_s, 0.2))
+
+        assert time.monotonic() - began > 1.5 * STALLED_S
+
+
 def test_a_stalled_caller_of_an_upstream_that_bills_to_the_end_is_cut_as_well(raw: RawDesk) -> None:
     """The caller's connection ends; the upstream is read on."""
     cut = threading.Event()
