@@ -27,14 +27,15 @@ RENEW_EVERY_S: Final = 10.0
 # How long the store's word lets a process use a place anew. Other processes do without it as long,
 # and whatever is wrong with the count (a limit made smaller, a store that forgot) lasts no longer.
 SPARE_S: Final = 0.5
-# A process keeps this share of a limit's places at most, none of a narrow limit's.
+# A process keeps this share of a limit's places at most, and none where half of them are taken:
+# what it keeps would be refused to others.
 _SPARE_SHARE: Final = 16
 _SPARE_MAX: Final = 256
 # Work that no request waits for may take this long.
 _BESIDE_S: Final = 1.0
 # A limit is a sorted set of places by their ends. `{taken, given back, renewed}`: places as
 # `{scope, name, most}`. Takes all of `taken` or none; the answer is the number of the one in the
-# way, 0 for none. The time is the store's own.
+# way, 0 for none, and how many places of each were taken before. The time is the store's own.
 _SCRIPT: Final = LuaScript("""
 local orders = cjson.decode(ARGV[1])
 local lease = tonumber(ARGV[2])
@@ -46,13 +47,15 @@ local function put(place)
 end
 for _, place in ipairs(orders[2]) do redis.call('ZREM', KEYS[1] .. place[1], place[2]) end
 for _, place in ipairs(orders[3]) do put(place) end
+local answer = {0}
 for number, place in ipairs(orders[1]) do
   local key = KEYS[1] .. place[1]
   redis.call('ZREMRANGEBYSCORE', key, '-inf', now)
-  if redis.call('ZCARD', key) >= place[3] then return number end
+  answer[number + 1] = redis.call('ZCARD', key)
+  if answer[number + 1] >= place[3] then return {number} end
 end
 for _, place in ipairs(orders[1]) do put(place) end
-return 0
+return answer
 """)
 
 
@@ -109,6 +112,8 @@ class ConcurrencyLimiter:
         for bound in bounds:
             if self.count_own(bound.scope) >= bound.most:
                 return bound
+        # What may be used no more is given back with the same question: it would be in the way.
+        self._end_spare([bound.scope for bound in bounds], self._clock())
         name = f"{self._process}:{next(self._numbers)}"
         places = [Place(bound.scope, name) for bound in bounds]
         # Held before the store is asked: others of this process run meanwhile.
@@ -119,10 +124,11 @@ class ConcurrencyLimiter:
         try:
             orders = [(bound.scope, name, bound.most) for bound in wanted]
             given_back, self._given_back = self._given_back, []
-            reached = self._ask(orders, given_back)
+            answer = self._ask(orders, given_back)
         except BaseException:
             self.give_back(places)
             raise
+        reached, *earlier = answer or [0]
         if reached:
             for bound in wanted:
                 self._drop(Place(bound.scope, name))
@@ -130,23 +136,20 @@ class ConcurrencyLimiter:
                 # Nobody who waits is to look: there was no place before either.
                 self._end(place)
             return wanted[reached - 1]
-        if reached is not None:
-            until = self._clock() + SPARE_S
-            for bound in wanted:
-                if name in self._held.get(bound.scope, ()):
-                    spare_max = min(bound.most // _SPARE_SHARE, _SPARE_MAX)
-                    self._held[bound.scope][name] = _StorePlace(name, until, spare_max)
+        until = self._clock() + SPARE_S
+        for bound, taken in zip(wanted, earlier, strict=False):
+            if 2 * taken < bound.most and name in self._held.get(bound.scope, ()):
+                spare_max = min(bound.most // _SPARE_SHARE, _SPARE_MAX)
+                self._held[bound.scope][name] = _StorePlace(name, until, spare_max)
         self._renew_later()
         return places
 
     def _use_spare(self, bound: Bound, name: str) -> bool:
         """Hold a place for the request; False where the store must be asked for it."""
         spare = self._spare.get(bound.scope, [])
-        # The newest one is the last.
-        is_found = bool(spare) and spare[-1].until > self._clock()
-        place = spare.pop() if is_found else _StorePlace(name, 0.0, 0)
+        place = spare.pop() if spare else _StorePlace(name, 0.0, 0)
         self._held.setdefault(bound.scope, {})[name] = place
-        return is_found
+        return place.name != name
 
     def give_back(self, places: Sequence[Place]) -> None:
         """End these places. Nobody waits for it; ended twice, they end once."""
@@ -173,7 +176,7 @@ class ConcurrencyLimiter:
     def close(self) -> None:
         """End all places of this process."""
         self.give_back([Place(scope, name) for scope, held in self._held.items() for name in held])
-        self._end_spare(math.inf)
+        self._end_spare(list(self._spare), math.inf)
         self._flush()
 
     def _drop(self, place: Place) -> _StorePlace | None:
@@ -198,17 +201,18 @@ class ConcurrencyLimiter:
     def _sweep_later(self) -> None:
         if self._spare and not self._will_sweep:
             self._will_sweep = True
-            self._later(SPARE_S, self._sweep)
+            first = min(place.until for places in self._spare.values() for place in places)
+            self._later(max(0.0, first - self._clock()), self._sweep)
 
     def _sweep(self) -> None:
         self._will_sweep = False
-        self._end_spare(self._clock())
+        self._end_spare(list(self._spare), self._clock())
         self._sweep_later()
 
-    def _end_spare(self, now: float) -> None:
+    def _end_spare(self, scopes: Sequence[str], now: float) -> None:
         """Give back what may not be used any more at that moment."""
-        spare, self._spare = self._spare, {}
-        for scope, places in spare.items():
+        for scope in scopes:
+            places = self._spare.pop(scope, ())
             if left := [place for place in places if place.until > now]:
                 self._spare[scope] = left
             for place in places:
@@ -235,12 +239,14 @@ class ConcurrencyLimiter:
         renewed: Sequence[Sequence[Any]] = (),
         *,
         limit_s: float | None = None,
-    ) -> int | None:
+    ) -> list[int] | None:
         if not self._store.is_configured:
             return None
         written, key = dumps([taken, given_back, renewed]), f"{cache_key('places')}:"
         return self._store.run(
-            lambda store: int(_SCRIPT.run(store, key, written, str(LEASE_S))), None, limit_s=limit_s
+            lambda store: list(_SCRIPT.run(store, key, written, str(LEASE_S))),
+            None,
+            limit_s=limit_s,
         )
 
 

@@ -74,10 +74,16 @@ def test_a_place_serves_the_next_request_of_its_process_for_a_moment(
 
     one.close()
     two.close()
-    assert isinstance(
-        one.take([wide, narrow := bound._replace(scope=f"{bound.scope}n", most=1)]), list
-    )
-    assert one.take([wide, narrow]) == narrow
+    taken = [one.take([wide]) for _ in range(wide.most)]
+    first, last = taken[0], taken[-1]
+    assert isinstance(first, list)
+    assert isinstance(last, list)
+    one.give_back(last)  # Nobody keeps a place where half of them are taken.
+    one.pass_time()
+    assert [isinstance(two.take([wide]), list) for _ in range(2)] == [True, False]
+    one.give_back(first)
+    one.now += SPARE_S
+    assert [isinstance(one.take([wide]), list) for _ in range(2)] == [True, False]
 
 
 def test_of_several_bounds_none_is_taken_where_one_is_reached(
