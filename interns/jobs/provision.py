@@ -13,6 +13,7 @@ from django.db import DatabaseError, IntegrityError, InterfaceError, transaction
 
 from gateway.database.db import release_connection
 from interns import hosts, leases
+from interns.archives.restore_lock import refuse_restore
 from interns.archives.service import latest_archive, restore_workspace
 from interns.errors import ModelRefused
 from interns.history import has_ever_run
@@ -191,6 +192,9 @@ class _BootAttempt:
     def _fetch_disk(self) -> None:
         """Where another machine has the disk, or this one lost it, its archive is put onto one
         here. Fetching has a limit of its own, beside that of the boot."""
+        refuse_restore(self._intern.pk)
+        # One that has just ended has written the mark since.
+        self._intern.refresh_from_db(fields=["is_disk_partial"])
         if not self._needs_archive():
             return
         if self._intern.disk_host == settings.INTERN_HOST:

@@ -12,6 +12,7 @@ from django.core.management.base import CommandParser
 from gateway.commands import JsonCommand, Refused
 from gateway.http.jsonio import JsonObject
 from interns.archives import store
+from interns.archives.restore_lock import hold_restore
 from interns.archives.service import find_damage, latest_archive
 from interns.models import Intern, Status, WorkspaceArchive
 from interns.runtime.disk_archive import unpack
@@ -78,6 +79,16 @@ def _into_folder(folder: Path) -> Callable[[BinaryIO], JsonObject]:
 
 
 def _onto_disk(intern_id: UUID) -> Callable[[BinaryIO], JsonObject]:
+    _find_target(intern_id)
+
+    def put(file: BinaryIO) -> JsonObject:
+        with hold_restore(intern_id):
+            return {"files": _restore(intern_id, file), "into": str(intern_id)}
+
+    return put
+
+
+def _find_target(intern_id: UUID) -> Intern:
     row = Intern.objects.filter(pk=intern_id).first()
     if row is None:
         raise Refused("There is no such intern")
@@ -85,22 +96,32 @@ def _onto_disk(intern_id: UUID) -> Callable[[BinaryIO], JsonObject]:
         raise Refused(f"The intern is {row.status}: suspend it first")
     if row.booted_at is not None and row.disk_host != settings.INTERN_HOST:
         raise Refused(f"Its disk is on {row.disk_host}: run this command there")
+    return row
 
-    def put(file: BinaryIO) -> JsonObject:
-        mine, driver = Intern.objects.filter(pk=intern_id), current_driver()
-        if row.is_disk_partial:
-            # Nothing is written over files, and an attempt that was killed left some.
-            driver.destroy(intern_id)
-        mine.update(is_disk_partial=not driver.has_disk(intern_id))
-        files = driver.restore(intern_id, file)
-        mine.update(is_disk_partial=False)
-        # From now on there are files, which its teardown has to keep and no archive holds.
-        mine.filter(booted_at__isnull=True).update(
-            booted_at=datetime.now(UTC), host=settings.INTERN_HOST, disk_host=settings.INTERN_HOST
-        )
-        WorkspaceArchive.objects.filter(
-            intern_id=intern_id, source=WorkspaceArchive.Source.STOPPED
-        ).update(boot_id=None)
-        return {"files": files, "into": str(intern_id)}
 
-    return put
+def _restore(intern_id: UUID, file: BinaryIO) -> int:
+    """How many files were put onto the disk. From the claim on, no boot begins on this machine."""
+    # As it is by now: reading the archive may have taken minutes.
+    row, driver = _find_target(intern_id), current_driver()
+    is_partial = row.is_disk_partial or not driver.has_disk(intern_id)
+    # A boot that was begun and refused meanwhile leaves the disk as it is; one elsewhere does not.
+    mine = Intern.objects.filter(pk=intern_id, boot_id=row.boot_id)
+    at_rest = mine.filter(
+        status__in=_WITHOUT_RUNTIME, lease_id=None, is_disk_partial=row.is_disk_partial
+    )
+    if not at_rest.update(is_disk_partial=is_partial):
+        raise Refused("The intern was begun to be booted meanwhile: nothing was restored")
+    if row.is_disk_partial:
+        # Nothing is written over files, and an attempt that was killed left some.
+        driver.destroy(intern_id)
+    files = driver.restore(intern_id, file)
+    if not mine.update(is_disk_partial=False):
+        raise Refused("The intern was booted on another machine meanwhile, without these files")
+    # From now on there are files, which its teardown has to keep and no archive holds.
+    mine.filter(booted_at__isnull=True).update(
+        booted_at=datetime.now(UTC), host=settings.INTERN_HOST, disk_host=settings.INTERN_HOST
+    )
+    WorkspaceArchive.objects.filter(
+        intern_id=intern_id, source=WorkspaceArchive.Source.STOPPED
+    ).update(boot_id=None)
+    return files

@@ -1,0 +1,71 @@
+"""The command puts an archive onto a disk that nobody boots meanwhile."""
+
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import pytest
+from django.core.management import call_command
+
+from gateway.commands import Refused
+from interns.archives import service
+from interns.management.commands import restore_intern_workspace as command
+from interns.models import Intern, WorkspaceArchive
+from interns.runtime.driver import current_driver
+from tests.interns.farm import Farm
+
+pytestmark = [pytest.mark.django_db, pytest.mark.both]
+
+
+@pytest.fixture
+def archive(farm: Farm, settings: Any, tmp_path: Path) -> WorkspaceArchive:
+    settings.GATEWAY_HOME = tmp_path / "home"
+    donor = Intern.objects.get(pk=farm.suspended()["id"])
+    return service.archive_workspace(donor, current_driver())
+
+
+def restore(archive: WorkspaceArchive, heir: Any) -> None:
+    call_command("restore_intern_workspace", "--archive", str(archive.pk), "--into", heir["id"])
+
+
+def boot(farm: Farm, heir: Any) -> Any:
+    farm.ok("POST", f"/interns/{heir['id']}/provision", status=202)
+    farm.queue.work()
+    return farm.get(heir["id"])
+
+
+def test_who_was_booted_while_the_archive_was_read_keeps_the_disk(
+    farm: Farm, archive: WorkspaceArchive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    heir = farm.suspended()
+    service.archive_workspace(Intern.objects.get(pk=heir["id"]), current_driver())
+    Intern.objects.filter(pk=heir["id"]).update(is_disk_partial=True)
+
+    def read_long(row: WorkspaceArchive) -> str:
+        assert boot(farm, heir)["status"] == "running"
+        return ""
+
+    monkeypatch.setattr(command, "find_damage", read_long)
+    with pytest.raises(Refused, match="is running"):
+        restore(archive, heir)
+    assert farm.get(heir["id"])["status"] == "running"
+    assert heir["id"] in farm.script.read()["disks"]
+    assert not Intern.objects.get(pk=heir["id"]).is_disk_partial
+
+
+def test_nobody_boots_a_disk_that_is_being_filled(
+    farm: Farm, archive: WorkspaceArchive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    heir = farm.suspended()
+    driver: Any = current_driver()
+    fill = driver.restore
+
+    def fill_slowly(intern_id: UUID, file: Any) -> int:
+        assert "an operator" in boot(farm, heir)["last_failure_message"]
+        with pytest.raises(Refused, match="an operator"):
+            restore(archive, heir)
+        return int(fill(intern_id, file))
+
+    monkeypatch.setattr(type(driver), "restore", lambda self, *given: fill_slowly(*given))
+    restore(archive, heir)
+    assert boot(farm, heir)["status"] == "running"
