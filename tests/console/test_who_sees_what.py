@@ -63,6 +63,13 @@ def test_a_member_cannot_choose_the_view_of_a_lead(ours: Team) -> None:
         assert answer.status_code == 404
 
 
+def test_home_sums_up_what_the_view_has(ours: Team) -> None:
+    spent = {1: "$0.0000044", 2: "$0.0000088", 3: "$0.0000132"}
+    for role in TENANTS:
+        money = spent[len(SEES[role])]
+        assert f"<dd>{money}</dd>" in ours.client(role).get("/").text, role
+
+
 def test_a_person_without_an_account_reads_what_to_do(client: Client) -> None:
     client.force_login(User.objects.create(username="new"), backend=BACKEND)
 

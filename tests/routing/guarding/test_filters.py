@@ -10,6 +10,7 @@ from accounts.guard_rules import GuardrailFilter
 from gateway.http.errors import PayloadTooLarge, Unavailable
 from routing.guarding import filters as filters_module
 from routing.guarding.filters import Filtered
+from routing.guarding.rules import rules_of
 from routing.guarding.scanning import Deadline
 from routing.guarding.texts import change_texts, plain_texts
 from tests.routing.guarding.filtering import ID, MAIL, chat_of, placed, refusal, run, user
@@ -59,6 +60,13 @@ def test_one_look_at_all_filters_finds_what_each_does(filters, text: str, before
         return sum(stage["data"]["matches"] for stage in run(chat, *those).stages)
 
     assert matches(*filters) == sum(map(matches, filters))
+
+
+def test_many_patterns_are_looked_for_at_once_in_short_texts_alone() -> None:
+    """A caller's own pattern beside ours may cost a step for each instruction at every byte."""
+    rules = rules_of((placed("flag", "email"), placed("flag", pattern="a.{12}Q")))
+    assert rules.union[0].size * rules.union_bytes_max <= 1_000_000
+    assert rules.union_bytes_max > 500
 
 
 BAD: dict[str, Any] = {"pattern": "bad+"}

@@ -123,12 +123,23 @@ def test_who_bought_enough_has_the_larger_day(all_on, counters, bought, most, te
     assert error.metadata["limit_source"] == "router_free_tier_daily"
 
 
-def test_a_minute_s_free_requests(all_on, counters) -> None:
-    call = call_to(at(FREE))
-    *found, last = [rate_limits.too_many(call) for _ in range(21)]
-    assert found == [None] * 20
+TOO_LARGE = "tokens-per-min. This request may use up to 3021 tokens, and 1979 of 5000 are left"
+
+
+@pytest.mark.parametrize(
+    ("model_id", "tokens", "most", "text", "source"),
+    [
+        (FREE, 100, 20, "free-models-per-min", "router_free_tier_minute"),
+        (PAID, 100, 7, "requests-per-min", "router_key_requests"),
+        (PAID, 3000, 1, TOO_LARGE, "router_key_tokens"),
+    ],
+)
+def test_a_minute_s_requests(all_on, counters, model_id, tokens, most, text, source) -> None:
+    call = call_to(at(model_id), max_tokens=tokens)
+    *found, last = [rate_limits.too_many(call) for _ in range(most + 1)]
+    assert found == [None] * most
     assert last is not None
-    assert last.text == "Rate limit exceeded: free-models-per-min"
+    assert (last.text, last.metadata["limit_source"]) == (f"Rate limit exceeded: {text}", source)
     assert last.headers["Retry-After"] == "40"
     counters.now += 40
     assert rate_limits.too_many(call) is None

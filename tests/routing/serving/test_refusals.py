@@ -118,6 +118,15 @@ def managed(path: str) -> str:
 
 
 KEY_REMEDY = managed("PATCH /api/v1/keys/{hash}")
+
+
+@pytest.mark.parametrize("reset", [None, "daily", "weekly", "monthly"])
+def test_a_spent_key_is_told_which_limit_it_was(reset: str | None) -> None:
+    which = f"Key limit exceeded ({reset or 'total'} limit)."
+    spent = error_at(100, 1000, 0, 0, 0, reset)
+    assert spent.text == f'{which} It is the limit of API key "CI". {KEY_REMEDY}'
+
+
 AFFORDED = (
     "This request requires more credits, or fewer max_tokens. You requested up to 1000 tokens, "
     "but can only afford {}. What is left of {} decides. {}"
@@ -158,10 +167,13 @@ def test_a_request_that_is_too_dear_is_told_for_which_limit_and_what_it_can_affo
 
 
 def test_who_waits_is_told_what_running_requests_hold() -> None:
+    of_key, of_nothing = error_at(100, 1000, 0, 100, 1), error_at(100, 1000, 0, 100, 0)
     of_budget = error_of_budgets(state("workspace", "day", 150, held=60), **RICH)
+    assert f'They hold the limit of API key "CI". {KEY_REMEDY}' in of_key.text
     assert "They hold the daily budget of $500.00 of workspace" in of_budget.text
     assert (of_budget.status, of_budget.headers) == (402, {"Retry-After": "1"})
     assert of_budget.metadata["reason"] == "in_flight_budget_exhausted"
+    assert of_nothing.text.endswith("Retry when they have finished.")
 
 
 def test_an_account_that_is_not_billed_is_refused_for_its_key_only(settings) -> None:
@@ -175,7 +187,7 @@ def test_the_last_attempt_is_told_and_the_earlier_ones_are_listed(settings, expo
     settings.ROUTER_EXPOSE_RAW_ERRORS = exposed
     lost = {"error_type": "provider_unavailable", "raw": "a secret body"}
     first = failed_at(endpoint("alpha"), 500, **lost)
-    last = failed_at(endpoint("beta"), 503, raw="busy", provider_code="E1")
+    last = failed_at(endpoint("beta"), 503, raw="busy", provider_code="E1", failed_generation="{}")
 
     error = ProviderError([first, last])
 
@@ -189,6 +201,7 @@ def test_the_last_attempt_is_told_and_the_earlier_ones_are_listed(settings, expo
             "is_byok": False,
             **({"raw": "busy"} if exposed else {}),
             "provider_code": "E1",
+            "failed_generation": "{}",
             "previous_errors": [earlier],
         },
     }
