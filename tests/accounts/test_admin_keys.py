@@ -116,6 +116,27 @@ def test_hash_and_owner_cannot_be_changed(admin_client: Client, key: ApiKey) -> 
     assert after == before | {"name": "renamed", "updated_at": after["updated_at"]}
 
 
+def test_a_key_changes_hands_within_its_account_and_has_limits_as_the_api_takes_them(
+    admin_client: Client, account: Account, key: ApiKey
+) -> None:
+    member = admit_member(account=account, username="member", role=Membership.Role.MEMBER)
+    change(admin_client, key, creator=str(member.pk), rate_limits='[{"concurrent": 4}]')
+
+    record = AuditRecord.objects.latest("pk")
+    assert record.before == {"creator_id": None, "rate_limits": None}
+    assert record.after == {"creator_id": member.pk, "rate_limits": [{"concurrent": 4}]}
+    elsewhere = open_account(name="other").workspaces.get()
+    stranger = User.objects.create(username="stranger")
+    for field, typed, text in (
+        ("workspace", str(elsewhere.pk), "belongs to another account"),
+        ("workspace", "", "An inference key needs a workspace."),
+        ("creator", str(stranger.pk), "is no member of the account"),
+        ("rate_limits", '[{"concurrent": 0}]', "concurrent: "),
+    ):
+        assert text in change(admin_client, key, **{field: typed}).text, field
+    assert AuditRecord.objects.latest("pk") == record
+
+
 def test_a_deleted_key_stays_as_a_row_that_nobody_changes(
     admin_client: Client, account: Account, workspace: Workspace, key: ApiKey
 ) -> None:
@@ -132,7 +153,7 @@ def test_a_deleted_key_stays_as_a_row_that_nobody_changes(
     assert "Enabled 0 keys." in act(admin_client, "enable", key).text
 
 
-@pytest.mark.parametrize("model", [LedgerEntry, Hold, SpendCounter, Generation])
+@pytest.mark.parametrize("model", [LedgerEntry, Hold, SpendCounter, Generation, AuditRecord])
 def test_nobody_writes_the_books_by_hand(admin_client: Client, model: type[Any]) -> None:
     fill(1)
     before = list(model.objects.values())

@@ -7,6 +7,7 @@ import pytest
 from django.contrib import admin
 from django.contrib.admin.models import LogEntry
 from django.test import Client, RequestFactory
+from pytest_django import Settings
 
 from accounts.models import Account, AuditRecord, LedgerEntry, User
 from accounts.services.books.credits import add_credits
@@ -109,6 +110,19 @@ def test_a_transfer_moves_once_and_to_another_account(admin_client: Client, rich
     assert "count once" in response.text
     assert (credits_of(rich), credits_of(other)) == (6 * 10**9, 4 * 10**9)
     assert AuditRecord.objects.filter(object_type="ledger_entry").count() == 2
+
+
+def test_a_purchase_is_charged_the_fee_and_a_grant_is_not(
+    admin_client: Client, account: Account, settings: Settings
+) -> None:
+    settings.CREDIT_FEE_RATE = 0.055
+
+    assert "5.5000% are kept" in admin_client.get(page(Account, "credits", account.pk)).text
+    for kind in ("purchase", "grant"):
+        send(admin_client, account, amount="10", kind=kind)
+
+    booked = LedgerEntry.objects.order_by("pk").values_list("kind", "amount_nano")
+    assert list(booked) == [("purchase", 9_450_000_000), ("grant", 10**10)]
 
 
 def test_a_statement_is_downloaded(admin_client: Client, rich: Account) -> None:

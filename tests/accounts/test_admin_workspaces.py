@@ -143,13 +143,18 @@ def test_every_setting_can_be_changed_and_what_is_emptied_is_null(
     assert (record.after or {})["io_logging_sampling_rate"] == 0.25
 
     typed_budgets = '[{"tag": "team=*", "limit_usd": 0.5, "reset_interval": "daily"}]'
-    assert change(admin_client, workspace, budgets_of_tags=typed_budgets).status_code == 302
+    lists = {"budgets_of_tags": typed_budgets, "member_key_limits": '{"limit": 2}'}
+    assert change(admin_client, workspace, **lists).status_code == 302
     stored = {"tag": "team=*", "interval": "daily", "limit_nano": 500_000_000}
-    assert mine.values_list("tag_budgets", flat=True).get() == [stored]
+    workspace.refresh_from_db()
+    assert workspace.tag_budgets == [stored]
+    assert (workspace.member_key_limits or {})["limit_nano"] == 2 * USD
     shown = admin_client.get(page(Workspace, "change", workspace.pk)).text
     assert "&quot;limit_usd&quot;: 0.5" in shown
+    assert "&quot;limit&quot;: 2" in shown
 
-    emptied = {"description": "", "io_logging_api_key_ids": "", "default_provider_sort": ""}
+    texts = ("description", "io_logging_api_key_ids", "default_provider_sort", "member_key_limits")
+    emptied = dict.fromkeys(texts, "")
     assert change(admin_client, workspace, **emptied).status_code == 302
     names = [*emptied, "disabled_server_tools", "tag_budgets"]
     assert mine.values(*names).get() == dict.fromkeys(names)
@@ -163,6 +168,7 @@ def test_what_cannot_be_is_refused(admin_client: Client, workspace: Workspace) -
         ("io_logging_api_key_ids", "9" * 18, "no key of this workspace"),
         ("io_logging_api_key_ids", "9" * 19, "Whole numbers, with commas between."),
         ("budgets_of_tags", '[{"tag": "team"}]', "budgets.0.tag"),
+        ("member_key_limits", '{"limit": -1}', "limit: Too small"),
     ):
         response = change(admin_client, workspace, **{field: typed})
         assert response.status_code == 200
@@ -248,6 +254,16 @@ def test_a_budget_is_set_with_a_counter_and_a_record(
     record = AuditRecord.objects.get(object_type="workspace_budget")
     assert record.after is not None
     assert (record.operator_id, record.after["limit_nano"]) == (admin_user.pk, row.limit_nano)
+
+
+def test_a_budget_that_cannot_be_is_refused(admin_client: Client, workspace: Workspace) -> None:
+    budget(workspace, "monthly", 500)
+    for field, typed, text in (
+        ("interval", "monthly", "The workspace has a budget of this interval."),
+        ("limit_usd", "500", "monthly ($500) must exceed weekly ($500)"),
+    ):
+        assert text in add_budget(admin_client, workspace, **{field: typed}).text
+    assert WorkspaceBudget.objects.count() == 1
 
 
 def test_it_is_changed_and_taken_away_in_place(admin_client: Client, workspace: Workspace) -> None:

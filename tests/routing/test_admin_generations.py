@@ -154,6 +154,18 @@ def test_a_charge_is_given_back_with_a_reason(admin_client: Client, charged: Gen
     assert record.after["note"] == entry.note
 
 
+def test_it_counts_once_and_never_more_than_was_charged(
+    admin_client: Client, charged: Generation
+) -> None:
+    ref = str(uuid.uuid4())
+    send(admin_client, ref=ref)
+    assert "count once" in send(admin_client, ref=ref).text
+    assert "used for another" in send(admin_client, "0.000000005", ref=ref).text
+    assert "more than what is left" in send(admin_client, "0.000000007").text
+    assert used_nano() == 6
+    assert AuditRecord.objects.filter(object_type="ledger_entry").count() == 1
+
+
 def test_it_takes_a_reason_and_the_right_to(admin_client: Client, charged: Generation) -> None:
     viewer = Client()
     viewer.force_login(operator("viewer", permissions="view_"))

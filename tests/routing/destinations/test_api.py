@@ -16,6 +16,8 @@ from tests.support.management import Manager, manager
 
 pytestmark = [pytest.mark.django_db, pytest.mark.both]
 
+PARTS = ("cost", "cost_allocation", "identity", "request_context")
+
 
 @pytest.fixture
 def mine() -> Manager:
@@ -33,7 +35,7 @@ def stored_config(data: Any) -> Any:
 def test_a_new_destination_is_shown_with_its_secrets_masked(mine: Manager) -> None:
     data = make_destination(mine)
 
-    assert {name: value for name, value in data.items() if value not in (None, False)} == {
+    assert data == {
         "id": str(uuid.UUID(data["id"], version=4)),
         "type": "langfuse",
         "name": "Traces",
@@ -41,7 +43,10 @@ def test_a_new_destination_is_shown_with_its_secrets_masked(mine: Manager) -> No
         "config": LANGFUSE["config"]
         | {"secretKey": "****6789", "baseUrl": "https://cloud.langfuse.com"},
         "enabled": True,
+        "privacy_mode": False,
         "sampling_rate": 1.0,
+        **dict.fromkeys(("api_key_hashes", "filter_rules")),
+        **dict.fromkeys((f"broadcast_generation_{part}" for part in PARTS), False),
         "regions": ["global", "europe", "us"],
         "created_at": data["created_at"],
         "updated_at": data["updated_at"],

@@ -118,6 +118,9 @@ def test_a_sample_is_of_sessions_and_of_generations_without_one() -> None:
     assert 20 < len(chosen) < 80
     assert {name for name in names if is_wanted(half, session(name, "gen-other"))} == chosen
     assert {name for name in names if is_wanted(half, session(None, name))} == chosen
+    # A smaller share is a part of a larger one.
+    quarter = half._replace(sampling_rate=0.25)
+    assert {name for name in names if is_wanted(quarter, session(name))} < chosen
 
 
 def test_keys_that_are_not_named_are_not_sent() -> None:
