@@ -52,6 +52,16 @@ def name_of_refusal(response: requests.Response, status: int) -> str:
     return kind
 
 
+def test_a_router_chooses_among_what_is_allowed(desk: Desk) -> None:
+    governed(desk, allowed_models=["acme/text"])
+
+    assert desk.ok(model="router/auto")["model"] == "acme/text"
+    desk.upstream.clear()
+    error = told(desk.post(model="router/free"), 403)["error"]
+    assert error["metadata"]["failed_routing_step"] == "Filter by Guardrails"
+    assert desk.upstream.requests() == []
+
+
 def test_guardrails_narrow_the_request_and_one_another(desk: Desk) -> None:
     rest = {"allowed_providers": ["Alpha", "beta", "gamma"]}
     told(manage(desk, "PATCH", f"/{default_id(desk)}", rest))

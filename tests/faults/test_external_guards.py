@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import pytest
 
-from tests.conformance.asking import BODIES
+from tests.conformance.asking import BODIES, MESSAGES
 from tests.conformance.desk import CHAT, Desk, nano, opened
 from tests.conformance.guarded import set_guardrail
 from tests.faults import bench
@@ -90,21 +90,28 @@ def test_a_moderation_keeps_requests_back_before_anybody_is_asked(desk: Desk) ->
 
 
 @pytest.mark.grid
+@pytest.mark.parametrize("by_guard", [False, True])
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("path", BODIES)
 def test_an_answer_is_kept_back_in_every_format_at_the_same_price(
-    desk: Desk, path: str, stream: bool
+    desk: Desk, path: str, stream: bool, by_guard: bool
 ) -> None:
     usage = {"prompt_tokens": 11, "completion_tokens": 17, "total_tokens": 28}
     desk.upstream.script("first", {"text": BAD, "usage": usage}, repeat=True)
     plain = ask(desk, path=path, stream=stream)
-    set_guardrail(desk, external_guards=[moderation(on="output")])
+    if by_guard:
+        set_guardrail(desk, external_guards=[moderation(on="output")])
+    else:
+        set_guardrail(desk, output_filters=[{"pattern": "about", "action": "block"}])
     guarded = ask(desk, path=path, stream=stream)
     assert "about" in plain.text
     assert "about" not in guarded.text
+    assert ("refusal" if path == MESSAGES else "content_filter") in guarded.text
     assert charge(desk, guarded) == charge(desk, plain)
     assert charge(desk, plain)[0] > 0
-    assert len(desk.upstream.requests("third")) == 1
+    record = desk.generation(guarded.headers["X-Generation-Id"])
+    assert record["finish_reason"] == "content_filter"
+    assert len(desk.upstream.requests("third")) == by_guard
 
 
 def test_a_decision_is_a_generation_of_the_caller_s(desk: Desk) -> None:

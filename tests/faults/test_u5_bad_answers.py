@@ -221,6 +221,7 @@ def test_a_dearer_fallback_raises_the_hold_first(desk_of: Open) -> None:
     assert error["message"].startswith("This request requires more credits")
     assert len(poor.sent("first")) == 1
     assert poor.charged_nano(refused.headers["X-Generation-Id"]) == 0
+    assert poor.server.manage("audit_ledger")["open_holds"] == 0
     answer = poor.ok(models=["skip/two"], max_tokens=100)
     assert answer["provider"] == "Third"
     assert poor.sent("second") == []
