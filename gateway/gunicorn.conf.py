@@ -42,6 +42,9 @@ timeout = 120
 graceful_timeout = 8
 # gunicorn's own is 0, which would undo the settings'.
 umask = 0o077
+# gunicorn would believe X-Forwarded-Proto of loopback, or of FORWARDED_ALLOW_IPS, before we look
+# at TRUSTED_PROXIES. It believes peers on Unix sockets all the same: they have no address.
+forwarded_allow_ips = ""
 # No header of a caller's may move the paths we serve, not even through a proxy on this host.
 forwarder_headers = ""
 limit_request_line = 4094

@@ -166,7 +166,8 @@ SECURE_HSTS_INCLUDE_SUBDOMAINS = PRODUCTION
 SECURE_HSTS_PRELOAD = PRODUCTION
 # Pages only: the API never redirects, because a redirect would drop a POST body.
 SECURE_SSL_REDIRECT = PRODUCTION
-# Of TRUSTED_PROXIES alone: `ForwardedScheme` takes it from everybody else's requests.
+# Of TRUSTED_PROXIES alone: `ForwardedScheme` takes it from everybody else's requests. gunicorn
+# believes it of proxies on a Unix socket.
 SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if PRODUCTION else None
 X_FRAME_OPTIONS = "DENY"
 # Django looks for its middleware by name; ours are subclasses of it for pages only, and a test

@@ -1,5 +1,8 @@
 """A head arrives in time and within its limits, or the connection ends."""
 
+import os
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -14,12 +17,26 @@ from gunicorn.http.errors import (
     UnsupportedTransferCoding,
 )
 
+from gateway.home import PROJECT
 from gateway.server.connection import Connection, HeadTooSlow
 
 HEADER_S = 0.1
 REQUEST = b"GET /healthz HTTP/1.1\r\nHost: gateway\r\n\r\n"
 # Far longer than anything here takes.
 PATIENCE_S = 10
+
+
+# Prints the scheme that gunicorn finds for peers on loopback and on a Unix socket.
+SCHEMES = """
+import runpy
+read = runpy.run_path("gateway/gunicorn.conf.py")
+from gunicorn.config import Config
+from gunicorn.http.parser import RequestParser
+cfg = Config()
+cfg.set("forwarded_allow_ips", read["forwarded_allow_ips"])
+sent = b"GET / HTTP/1.1\\r\\nHost: gateway\\r\\nX-Forwarded-Proto: https\\r\\n\\r\\n"
+print(*[next(RequestParser(cfg, iter([sent]), peer)).scheme for peer in (("127.0.0.1", 1), "")])
+"""
 
 
 class Caller:
@@ -139,3 +156,16 @@ def test_what_has_no_head_that_can_be_read_gets_a_new_id(caller: Caller) -> None
     with pytest.raises(ParseException):
         caller.next_request()
     assert caller.connection.find_request_id().startswith("req-")
+
+
+def test_gunicorn_believes_the_scheme_of_unix_sockets_alone() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", SCHEMES],
+        cwd=PROJECT,
+        env={**os.environ, "FORWARDED_ALLOW_IPS": "*"},
+        capture_output=True,
+        text=True,
+        timeout=40,
+    )
+
+    assert done.stdout.split() == ["http", "https"], done.stderr
