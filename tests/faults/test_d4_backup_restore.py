@@ -120,10 +120,17 @@ def test_postgresql_is_restored_into_an_empty_database(
     here = Operator(desk.server.env, backup)
     had = back_up_under_load(desk, here, "back up", "back up secrets")
     desk.server.kill()
+    sent = len(desk.upstream.requests())
 
     there = start_gateway.build(database_url=stores.create(migrated=False))
     operator = Operator(there.env, backup)
     operator.does("restore postgresql")
+    # The page is right to have the secrets kept: without them no credential opens.
+    there.start()
+    answer = there.chat(key=desk.account.api_key, model=desk.model, messages=HELLO)
+    assert answer.status_code >= 400
+    assert len(desk.upstream.requests()) == sent
+    there.kill()
     operator.does("restore secrets")
 
     check_restored(desk, operator, there, had)
