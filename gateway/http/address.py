@@ -4,7 +4,7 @@ the host name it asked."""
 from collections.abc import Sequence
 from functools import lru_cache
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from django.http import HttpRequest
 
@@ -39,6 +39,12 @@ def comes_from_proxy(request: HttpRequest) -> bool:
     """Whether one of `TRUSTED_PROXIES` has sent it: only then are its headers not the caller's."""
     peer = _parse_address(request.META.get("REMOTE_ADDR", ""))
     return _is_in(peer, settings.TRUSTED_PROXIES)
+
+
+def drop_forwarding_headers(environ: dict[str, Any]) -> None:
+    """Have nobody believed who says whose request it is, or how it came in."""
+    for name in ("HTTP_X_FORWARDED_FOR", "HTTP_X_FORWARDED_PROTO"):
+        environ.pop(name, None)
 
 
 class RequestOrigin(NamedTuple):

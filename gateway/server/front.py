@@ -8,7 +8,7 @@ pages, and a `LeanViewSet` answers every failure itself.
 import re
 from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote_to_bytes, urlsplit
 
 from django import db
@@ -21,6 +21,7 @@ from django.urls import URLPattern, URLResolver, get_resolver
 from django.urls.resolvers import RoutePattern
 
 from gateway.http import cors
+from gateway.http.address import drop_forwarding_headers
 from gateway.http.errors import NotFound
 from gateway.http.request_id import HEADER, begin_request, end_request
 from gateway.http.responses import error_response
@@ -41,7 +42,6 @@ _hosts: list[tuple[str, View]] = [("\n", lambda request: HttpResponseBase())]
 
 # Ports that are not for everybody, and what may be asked there: methods with patterns of paths.
 _limited_ports: dict[str, list[tuple[str, re.Pattern[str]]]] = {}
-_FORWARDING: Final = ("HTTP_X_FORWARDED_FOR", "HTTP_X_FORWARDED_PROTO")
 
 
 def limit_port(port: int, calls: Iterable[tuple[str, str]]) -> None:
@@ -116,8 +116,7 @@ class FrontDoor(WSGIHandler):
         # Looked at in every request: a search in a short text takes 0.1 us.
         view: View | None
         if (calls := self._limited_ports.get(environ["SERVER_PORT"])) is not None:
-            for name in _FORWARDING:
-                environ.pop(name, None)
+            drop_forwarding_headers(environ)
             path = environ["PATH_INFO"]
             is_known = any(
                 method == environ["REQUEST_METHOD"] and pattern.fullmatch(path)
