@@ -114,7 +114,14 @@ def _restore(intern_id: UUID, file: BinaryIO) -> int:
     if row.is_disk_partial:
         # Nothing is written over files, and an attempt that was killed left some.
         driver.destroy(intern_id)
-    files = driver.restore(intern_id, file)
+    try:
+        files = driver.restore(intern_id, file)
+    except BaseException:
+        if is_partial:
+            # Else no boot could do anything with what is there. A restored one begins anew.
+            driver.destroy(intern_id)
+            mine.update(is_disk_partial=latest_archive(intern_id) is not None)
+        raise
     if not mine.update(is_disk_partial=False):
         raise Refused("The intern was booted on another machine meanwhile, without these files")
     # From now on there are files, which its teardown has to keep and no archive holds.

@@ -69,3 +69,13 @@ def test_nobody_boots_a_disk_that_is_being_filled(
     monkeypatch.setattr(type(driver), "restore", lambda self, *given: fill_slowly(*given))
     restore(archive, heir)
     assert boot(farm, heir)["status"] == "running"
+
+
+def test_a_restore_that_fails_keeps_nobody_from_booting(
+    farm: Farm, archive: WorkspaceArchive
+) -> None:
+    heir = farm.new()
+    farm.script.fail("restore", {"error": "broke off"})
+    with pytest.raises(Refused, match="broke off"):
+        restore(archive, heir)
+    assert boot(farm, heir)["status"] == "running"
