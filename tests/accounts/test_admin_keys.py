@@ -131,7 +131,7 @@ def test_a_key_changes_hands_within_its_account_and_has_limits_as_the_api_takes_
         ("workspace", str(elsewhere.pk), "belongs to another account"),
         ("workspace", "", "An inference key needs a workspace."),
         ("creator", str(stranger.pk), "is no member of the account"),
-        ("rate_limits", '[{"concurrent": 0}]', "concurrent: "),
+        ("rate_limits", '[{"concurrent": 0}]', "0.concurrent: Too small"),
     ):
         assert text in change(admin_client, key, **{field: typed}).text, field
     assert AuditRecord.objects.latest("pk") == record
