@@ -97,7 +97,7 @@ def archive_workspace(
 
 def archive_stopped(intern: Intern, driver: Driver) -> WorkspaceArchive | None:
     """Keep the disk of an intern that is stopped, without holding it; None where it was begun to be
-    booted meanwhile, which makes what was read worthless. Raises as `keep_disk` does.
+    booted or restored meanwhile, which makes what was read worthless. Raises as `keep_disk` does.
 
     A disk changes only under a runtime, and a boot names itself in the row before there is one.
     """
@@ -107,7 +107,8 @@ def archive_stopped(intern: Intern, driver: Driver) -> WorkspaceArchive | None:
     kept = keep_disk(intern, driver, f"{intern.pk}-{intern.boot_id}.tar")
     with transaction.atomic():
         rows = Intern.objects.select_for_update(no_key=True).filter(pk=intern.pk)
-        if rows.filter(boot_id=intern.boot_id, status__in=WITHOUT_RUNTIME).first() is None:
+        as_read = rows.filter(boot_id=intern.boot_id, status__in=WITHOUT_RUNTIME)
+        if as_read.filter(is_disk_partial=False).first() is None:
             row = None
         else:
             row = _insert_row(intern, kept, source=Source.STOPPED)

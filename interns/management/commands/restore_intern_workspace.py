@@ -4,7 +4,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, BinaryIO, Final
-from uuid import UUID
+from uuid import UUID, uuid4
 
 from django.conf import settings
 from django.core.management.base import CommandParser
@@ -104,13 +104,19 @@ def _restore(intern_id: UUID, file: BinaryIO) -> int:
     # As it is by now: reading the archive may have taken minutes.
     row, driver = _find_target(intern_id), current_driver()
     is_partial = row.is_disk_partial or not driver.has_disk(intern_id)
-    # A boot that was begun and refused meanwhile leaves the disk as it is; one elsewhere does not.
-    mine = Intern.objects.filter(pk=intern_id, boot_id=row.boot_id)
-    at_rest = mine.filter(
-        status__in=_WITHOUT_RUNTIME, lease_id=None, is_disk_partial=row.is_disk_partial
+    # As a boot does, it names itself: an archive that is read meanwhile does not hold the disk.
+    claim = uuid4()
+    at_rest = Intern.objects.filter(
+        pk=intern_id,
+        status__in=_WITHOUT_RUNTIME,
+        lease_id=None,
+        boot_id=row.boot_id,
+        is_disk_partial=row.is_disk_partial,
     )
-    if not at_rest.update(is_disk_partial=is_partial):
+    if not at_rest.update(is_disk_partial=is_partial, boot_id=claim):
         raise Refused("The intern was begun to be booted meanwhile: nothing was restored")
+    # A boot that was begun and refused meanwhile leaves the disk as it is; one elsewhere does not.
+    mine = Intern.objects.filter(pk=intern_id, boot_id=claim)
     if row.is_disk_partial:
         # Nothing is written over files, and an attempt that was killed left some.
         driver.destroy(intern_id)
@@ -122,13 +128,10 @@ def _restore(intern_id: UUID, file: BinaryIO) -> int:
             driver.destroy(intern_id)
             mine.update(is_disk_partial=latest_archive(intern_id) is not None)
         raise
-    if not mine.update(is_disk_partial=False):
-        raise Refused("The intern was booted on another machine meanwhile, without these files")
     # From now on there are files, which its teardown has to keep and no archive holds.
     mine.filter(booted_at__isnull=True).update(
         booted_at=datetime.now(UTC), host=settings.INTERN_HOST, disk_host=settings.INTERN_HOST
     )
-    WorkspaceArchive.objects.filter(
-        intern_id=intern_id, source=WorkspaceArchive.Source.STOPPED
-    ).update(boot_id=None)
+    if not mine.update(is_disk_partial=False, boot_id=uuid4()):
+        raise Refused("The intern was booted on another machine meanwhile, without these files")
     return files

@@ -58,9 +58,12 @@ def test_nobody_boots_a_disk_that_is_being_filled(
 ) -> None:
     heir = farm.suspended()
     driver: Any = current_driver()
-    fill = driver.restore
+    fill, before = driver.restore, Intern.objects.get(pk=heir["id"])
 
     def fill_slowly(intern_id: UUID, file: Any) -> int:
+        # Who reads the disk meanwhile has no archive of it.
+        assert service.archive_stopped(before, driver) is None
+        service.archive_stopped(Intern.objects.get(pk=heir["id"]), driver)
         assert "an operator" in boot(farm, heir)["last_failure_message"]
         with pytest.raises(Refused, match="an operator"):
             restore(archive, heir)
@@ -68,6 +71,7 @@ def test_nobody_boots_a_disk_that_is_being_filled(
 
     monkeypatch.setattr(type(driver), "restore", lambda self, *given: fill_slowly(*given))
     restore(archive, heir)
+    assert not service.has_archive(Intern.objects.get(pk=heir["id"]))
     assert boot(farm, heir)["status"] == "running"
 
 
@@ -79,3 +83,11 @@ def test_a_restore_that_fails_keeps_nobody_from_booting(
     with pytest.raises(Refused, match="broke off"):
         restore(archive, heir)
     assert boot(farm, heir)["status"] == "running"
+
+
+def test_a_disk_that_is_there_in_part_is_not_archived(
+    farm: Farm, archive: WorkspaceArchive
+) -> None:
+    made = farm.suspended()
+    Intern.objects.filter(pk=made["id"]).update(is_disk_partial=True)
+    assert service.archive_stopped(farm.row(made["id"]), current_driver()) is None
