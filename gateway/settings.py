@@ -8,6 +8,7 @@ from datetime import timedelta
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
+from gateway.env import SettingError
 from gateway.environment.accounts import *
 from gateway.environment.destinations import *
 from gateway.environment.exports import *
@@ -32,6 +33,9 @@ except PackageNotFoundError:
     GATEWAY_VERSION = "0.1.0"
 
 refuse_unknown_names()
+if INTERN_PORT and INTERN_PORT == PORT:
+    # Everything but what agents ask for would be 404 there.
+    raise SettingError("INTERN_PORT", "must be another port than PORT")
 DEBUG = False
 
 # --- Applications and pages -----------------------------------------------------------------------

@@ -107,7 +107,7 @@ INTERN_GATEWAY_URL = setting(
 INTERN_PORT = setting(
     "INTERN_PORT",
     "a second port of web, which answers what agents of interns ask for and nothing else, for "
-    "`INTERN_GATEWAY_URL` to name; 0 is none, and `GATEWAY_BIND` names its own",
+    "`INTERN_GATEWAY_URL` to name, other than `PORT`; 0 is none, and `GATEWAY_BIND` names its own",
     env.integer,
     0,
     maximum=65535,

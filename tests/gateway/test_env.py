@@ -176,6 +176,8 @@ STARTS: list[tuple[dict[str, str], str]] = [
     # A misspelt limit would hold nobody.
     ({"ROUTER_KEY_RPMS": "60"}, "ROUTER_KEY_RPMS"),
     ({"INTERN_MEMORY": "1"}, "INTERN_MEMORY"),
+    ({"INTERN_PORT": "8001", "PORT": "8001"}, "INTERN_PORT"),
+    ({"INTERN_PORT": "8001", "PORT": "8000"}, ""),
     ({"OTEL_EXPORTER_OTLP_ENDPIONT": "http://a:4318"}, "OTEL_EXPORTER_OTLP_ENDPIONT"),
     ({"OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"}, "OTEL_EXPORTER_OTLP_PROTOCOL"),
     ({"OTEL_EXPORTER_OTLP_HEADERS": "canary-key"}, "OTEL_EXPORTER_OTLP_HEADERS"),
@@ -189,13 +191,13 @@ SCRIPT = """
 import importlib, json, os, sys
 import gateway.settings
 from gateway.env import SettingError
-from gateway.environment import notifications, process, sign_in, tools, traces
+from gateway.environment import interns, notifications, process, sign_in, tools, traces
 found, before = [], dict(os.environ)
 for given in json.load(sys.stdin):
     os.environ.clear()
     os.environ.update(before | given)
     try:
-        for each in (notifications, process, sign_in, tools, traces):
+        for each in (interns, notifications, process, sign_in, tools, traces):
             importlib.reload(each)
         importlib.reload(gateway.settings)
         found.append("")
