@@ -45,10 +45,9 @@ from interns.runtime.supervisor_handle import (
     build_orders,
     find_supervisor,
     list_supervisors,
+    report_exit,
     start_supervisor,
     stop_supervisor,
-    was_fenced,
-    was_stopped,
 )
 
 LABEL: Final = "routing-gateway.intern"
@@ -176,15 +175,7 @@ class ContainerDriver(AgentClient):
     ) -> RuntimeHealth:
         supervisor = find_supervisor(intern_id)
         if supervisor is None or (boot_id is not None and supervisor.boot_id != boot_id):
-            is_gone = supervisor is None
-            detail = "the runtime's keeper is gone"
-            return RuntimeHealth(
-                ok=False,
-                exited=True,
-                detail=detail,
-                was_fenced=is_gone and was_fenced(intern_id),
-                was_stopped=is_gone and was_stopped(intern_id),
-            )
+            return report_exit(intern_id, supervisor, "the runtime's keeper is gone")
         try:
             container = self._find_container(intern_id)
         except _ENGINE_ERRORS as error:

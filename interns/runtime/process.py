@@ -43,10 +43,9 @@ from interns.runtime.supervisor_handle import (
     describe_end,
     find_supervisor,
     list_supervisors,
+    report_exit,
     start_supervisor,
     stop_supervisor,
-    was_fenced,
-    was_stopped,
 )
 
 OPEN_FILES: Final = 1024
@@ -99,15 +98,7 @@ class ProcessDriver(AgentClient):
     ) -> RuntimeHealth:
         supervisor = find_supervisor(intern_id)
         if supervisor is None or (boot_id is not None and supervisor.boot_id != boot_id):
-            is_gone = supervisor is None
-            detail = describe_end(intern_id)
-            return RuntimeHealth(
-                ok=False,
-                exited=True,
-                detail=detail,
-                was_fenced=is_gone and was_fenced(intern_id),
-                was_stopped=is_gone and was_stopped(intern_id),
-            )
+            return report_exit(intern_id, supervisor, describe_end(intern_id))
         return ask_health(supervisor.access(), str(supervisor.boot_id), wait_s=wait_s)
 
     def runtimes(self) -> list[Runtime]:

@@ -27,6 +27,7 @@ from interns.runtime.driver import (
     AgentAddress,
     BootPlan,
     Runtime,
+    RuntimeHealth,
     StartFailed,
     StopFailed,
 )
@@ -230,7 +231,19 @@ def stop_supervisor(intern_id: UUID, *, boot_id: UUID | None, wait_s: float) -> 
     return supervisor is not None
 
 
-def was_fenced(intern_id: UUID) -> bool:
+def report_exit(intern_id: UUID, supervisor: SupervisorHandle | None, detail: str) -> RuntimeHealth:
+    """The health of a runtime whose supervisor is gone, or keeps a later boot."""
+    is_gone = supervisor is None
+    return RuntimeHealth(
+        ok=False,
+        exited=True,
+        detail=detail,
+        was_fenced=is_gone and _was_fenced(intern_id),
+        was_stopped=is_gone and _was_stopped(intern_id),
+    )
+
+
+def _was_fenced(intern_id: UUID) -> bool:
     """Whether the last runtime ended because this machine might run nothing any more."""
     with suppress(OSError, ValueError, KeyError):
         facts = json.loads((disk.intern_folder(intern_id) / "end.json").read_bytes())
@@ -238,7 +251,7 @@ def was_fenced(intern_id: UUID) -> bool:
     return False
 
 
-def was_stopped(intern_id: UUID) -> bool:
+def _was_stopped(intern_id: UUID) -> bool:
     """Whether the last runtime was told to end, or was killed together with the gateway that it may
     not outlive."""
     folder = disk.intern_folder(intern_id)
