@@ -7,6 +7,7 @@ class Migration(migrations.Migration):
         ('interns', '0003_host_url'),
     ]
 
+    # Before the former version serves: boot interns with is_disk_partial, which it never clears.
     operations = [
         migrations.AddField(
             model_name='intern',

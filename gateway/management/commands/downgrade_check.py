@@ -2,7 +2,8 @@
 
 A rolling upgrade migrates first and replaces processes then (expand), and drops what nobody reads
 any more in a later version (contract). What is found here is a reason to think, not a proof: a
-migration that is sound all the same says why, in a comment that `PERMISSION` matches.
+migration that is sound all the same says why, in a comment that `PERMISSION` matches. What is to be
+done by hand before the earlier version serves stands in one that `REMINDER` matches.
 """
 
 import inspect
@@ -25,6 +26,7 @@ from gateway.http.jsonio import JsonObject
 
 _FILE: Final = re.compile(r"(?:.*/)?(\w+)/migrations/(\d{4}\w*)\.py")
 PERMISSION: Final = re.compile(r"^\s*# Safe beside the former version: \S.*\.$", re.MULTILINE)
+REMINDER: Final = re.compile(r"^\s*# Before the former version serves: (\S.*\.)$", re.MULTILINE)
 # What only Python and pages read.
 _HARMLESS: Final = frozenset(
     {"blank", "choices", "default", "editable", "help_text", "validators", "verbose_name"}
@@ -59,13 +61,12 @@ class Command(JsonCommand):
         steps: list[JsonObject] = []
         for (app, name), migration in sorted(newer, reverse=True):
             hazards = find_hazards(migration, loader.project_state((app, name), at_end=False))
-            is_permitted = PERMISSION.search(
-                inspect.getsource(inspect.getmodule(type(migration)) or type(migration))
-            )
+            source = inspect.getsource(inspect.getmodule(type(migration)) or type(migration))
             steps.append(
                 {
                     "migration": f"{app}.{name}",
-                    "hinders": [] if is_permitted else hazards,
+                    "hinders": [] if PERMISSION.search(source) else hazards,
+                    "first": REMINDER.findall(source),
                     "lost_if_undone": find_losses(migration),
                 }
             )
@@ -85,6 +86,7 @@ class Command(JsonCommand):
             is_harmless = not each["hinders"]
             yield each["migration"] + (": the former version serves with it" if is_harmless else "")
             yield from (f"  hinders: {line}" for line in each["hinders"])
+            yield from (f"  first: {line}" for line in each["first"])
             yield from (f"  lost if undone: {line}" for line in each["lost_if_undone"])
         if result["can_serve"]:
             yield "Install the former version; the tables may stay as they are."

@@ -91,6 +91,10 @@ def test_a_downgrade_says_what_must_be_undone(tmp_path: Path) -> None:
     assert (status, said["can_serve"]) == (1, False)
     assert said["undo"] == ["migrate routing 0017_failed_requests"]
     assert [each["migration"] for each in said["newer"]][-1] == "routing.0018_forgotten_before"
+    (tmp_path / "interns" / "migrations" / "0004_partial_disk.py").unlink()
+    partial = check_downgrade(tmp_path)[1]["newer"][-1]
+    assert partial["hinders"] == []
+    assert partial["first"] == ["boot interns with is_disk_partial, which it never clears."]
     with pytest.raises(Misused, match="neither a wheel nor a folder"):
         call_command("downgrade_check", "/nowhere")
 
