@@ -233,46 +233,39 @@ def stop_supervisor(intern_id: UUID, *, boot_id: UUID | None, wait_s: float) -> 
 
 def report_exit(intern_id: UUID, supervisor: SupervisorHandle | None, detail: str) -> RuntimeHealth:
     """The health of a runtime whose supervisor is gone, or keeps a later boot."""
-    is_gone = supervisor is None
+    end = _read_end(intern_id) if supervisor is None else {}
+    was_stopped = end.get("was_asked") is True
+    if supervisor is None and "was_asked" not in end:
+        # Who was killed together with the gateway that it may not outlive had no time to say so.
+        with suppress(OSError, ValueError, KeyError, TypeError):
+            path = disk.intern_folder(intern_id) / "run" / "runtime.json"
+            gateway = json.loads(path.read_bytes())["gateway"]
+            was_stopped = not ProcessIdentity(gateway["pid"], gateway["began"]).is_alive()
     return RuntimeHealth(
         ok=False,
         exited=True,
         detail=detail,
-        was_fenced=is_gone and _was_fenced(intern_id),
-        was_stopped=is_gone and _was_stopped(intern_id),
+        was_fenced=end.get("was_fenced") is True,
+        was_stopped=was_stopped,
     )
-
-
-def _was_fenced(intern_id: UUID) -> bool:
-    """Whether the last runtime ended because this machine might run nothing any more."""
-    with suppress(OSError, ValueError, KeyError):
-        facts = json.loads((disk.intern_folder(intern_id) / "end.json").read_bytes())
-        return facts["was_fenced"] is True
-    return False
-
-
-def _was_stopped(intern_id: UUID) -> bool:
-    """Whether the last runtime was told to end, or was killed together with the gateway that it may
-    not outlive."""
-    folder = disk.intern_folder(intern_id)
-    with suppress(OSError, ValueError, KeyError):
-        return json.loads((folder / "end.json").read_bytes())["was_asked"] is True
-    # Who had no time to write that has left this.
-    with suppress(OSError, ValueError, KeyError, TypeError):
-        gateway = json.loads((folder / "run" / "runtime.json").read_bytes())["gateway"]
-        return not ProcessIdentity(gateway["pid"], gateway["began"]).is_alive()
-    return False
 
 
 def describe_end(intern_id: UUID) -> str:
     """How the last runtime ended, as far as it could still say."""
-    try:
-        facts = json.loads((disk.intern_folder(intern_id) / "end.json").read_bytes())
-        status, was_asked = facts["status"], facts["was_asked"]
-    except (OSError, ValueError, KeyError):
+    end = _read_end(intern_id)
+    if not end:
         return "the runtime was killed"
-    if was_asked:
+    if end["was_asked"]:
         return "the runtime was asked to stop"
-    if isinstance(status, int) and status < 0:
+    if isinstance(status := end["status"], int) and status < 0:
         return f"the runtime was ended by {signal.Signals(-status).name}"
     return f"the runtime ended with status {status}"
+
+
+def _read_end(intern_id: UUID) -> JsonObject:
+    """What the last supervisor wrote of its runtime's end (`status`, `was_asked`, `was_fenced`);
+    nothing where it had no time to."""
+    with suppress(OSError, ValueError):
+        end: JsonObject = json.loads((disk.intern_folder(intern_id) / "end.json").read_bytes())
+        return end
+    return {}
