@@ -11,6 +11,7 @@ import sys
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 from tests.support.processes import dies_with_parent
@@ -51,6 +52,7 @@ class ManageHost:
     """One process that runs command after command under `env`: milliseconds instead of a second."""
 
     def __init__(self, env: dict[str, str]) -> None:
+        self._lock = Lock()
         self._process = subprocess.Popen(
             [sys.executable, "-m", "tests.support.manage"],
             cwd=PROJECT,
@@ -64,9 +66,11 @@ class ManageHost:
     def run(self, *arguments: str) -> Outcome:
         assert self._process.stdin
         assert self._process.stdout
-        self._process.stdin.write(json.dumps(arguments) + "\n")
-        self._process.stdin.flush()
-        return Outcome(**json.loads(self._process.stdout.readline()))
+        # Two threads of a test must not read each other's answer.
+        with self._lock:
+            self._process.stdin.write(json.dumps(arguments) + "\n")
+            self._process.stdin.flush()
+            return Outcome(**json.loads(self._process.stdout.readline()))
 
     def close(self) -> None:
         self._process.communicate(timeout=10)
