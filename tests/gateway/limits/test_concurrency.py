@@ -21,7 +21,10 @@ class Process(ConcurrencyLimiter):
         self.due: list[Callable[[], None]] = []
         self.now = 0.0
         store = SharedCache(url, timeout_s=2)
-        later = lambda seconds, work: self.due.append(work)  # noqa: E731
+
+        def later(_: float, work: Callable[[], None]) -> None:
+            self.due.append(work)
+
         super().__init__(store, later=later, clock=lambda: self.now)
 
     def pass_time(self) -> None:
