@@ -178,7 +178,9 @@ def test_a_run_that_is_streamed_keeps_its_lease_and_without_it_ends(bench: Bench
 
 
 def test_a_run_whose_process_is_gone_blocks_for_a_lease(bench: Bench) -> None:
-    next(iter(bench.prompt(TextEvent("a"))))
+    # Kept until the end: one that is collected cleans up wherever the process is just then.
+    stream = bench.prompt(TextEvent("a"))
+    next(iter(stream))
     left = bench.run
     bench.hands.passed_s = 59.0
     with pytest.raises(ChatError) as busy:
@@ -187,6 +189,7 @@ def test_a_run_whose_process_is_gone_blocks_for_a_lease(bench: Bench) -> None:
     read_all(bench.prompt(EndEvent(), session_id="other"))
     assert busy.value.reason == "busy"
     assert bench.driver.cancelled == [left.pk]
+    stream.close()
     left.refresh_from_db()
     assert (left.state, left.ended_because) == ("failed", "stream_severed")
 
