@@ -5,7 +5,8 @@ from typing import Any
 from django import forms
 from django.contrib import admin, messages
 from django.db.models import QuerySet
-from django.http import HttpRequest
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect
 from django.utils.safestring import SafeString
 
 from accounts.admin.budgets import BudgetInline
@@ -23,7 +24,7 @@ from accounts.models.account import QUEUE_WEIGHT_MAX, SAMPLING_RATE_MIN, SERVER_
 from accounts.roles import Action, list_account_roles
 from accounts.services.directory.groups import lock_account
 from accounts.services.lost_keys import disable_lost_keys
-from accounts.services.organization import LastAdmin, change_role, keep_an_admin
+from accounts.services.organization import LastAdmin, change_role, keep_an_admin, remove_member
 from accounts.services.records import operator_actor
 from accounts.services.workspaces import (
     SETTINGS,
@@ -262,6 +263,7 @@ class MembershipAdmin(RecordedAdmin):
     ordering = ("account__name", "user__username")
     autocomplete_fields = ("user", "account")
     fixed_fields = ("user", "account")
+    actions = None
 
     def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
         if not change:
@@ -273,3 +275,19 @@ class MembershipAdmin(RecordedAdmin):
                 role=obj.role,
                 by=operator_actor(request.user),
             )
+
+    def delete_view(
+        self, request: HttpRequest, object_id: str, extra_context: Any = None
+    ) -> HttpResponse:
+        try:
+            return super().delete_view(request, object_id, extra_context)
+        except LastAdmin as error:
+            messages.error(request, error.text)
+            return redirect("admin:accounts_membership_change", object_id)
+
+    def delete_model(self, request: HttpRequest, obj: Any) -> None:
+        remove_member(
+            account_id=obj.account_id,
+            user_id=obj.user.public_id,
+            by=operator_actor(request.user),
+        )

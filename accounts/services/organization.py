@@ -13,6 +13,7 @@ from accounts.roles import Action, list_account_roles
 from accounts.services.keys import set_disabled
 from accounts.services.lost_keys import disable_lost_keys_of
 from accounts.services.records import Actor, read_fields, record_change, record_row
+from accounts.services.spend_scopes import end_member_budgets
 from gateway.http.errors import Conflict, NotFound
 from gateway.http.paging import Page
 
@@ -94,6 +95,7 @@ def remove_member(*, account_id: UUID, user_id: str, by: Actor) -> None:
         membership.delete()
         keys = ApiKey.objects.filter(account=account_id, creator=user, disabled=False)
         set_disabled(keys=keys, disabled=True, by=by)
+        end_member_budgets(account_id, user.pk)
         _record_member(by, "removed", account_id, user, before, None)
 
 

@@ -108,6 +108,31 @@ def test_a_lower_role_in_the_account_disables_the_keys_that_it_does_not_allow(
     assert AuditRecord.objects.filter(object_type="member", action="updated").count() == 1
 
 
+def test_who_is_taken_out_leaves_with_their_keys_and_the_last_admin_stays(
+    admin_client: Client, account: Account
+) -> None:
+    place = account.workspaces.get(is_default=True)
+    ada, bob = (
+        admit_member(account=account, username=name, role=Membership.Role.ADMIN)
+        for name in ("ada", "bob")
+    )
+    for person in (ada, bob):
+        create_key(account=account, name="k", workspace=place, creator=person)
+
+    def take_out(person: User) -> str:
+        row = Membership.objects.get(user=person)
+        typed = {"post": "yes"}
+        return admin_client.post(page(Membership, "delete", row.pk), typed, follow=True).text
+
+    assert LastAdmin.message not in take_out(ada)
+    assert LastAdmin.message in take_out(bob)
+
+    assert [each.user for each in account.memberships.all()] == [bob]
+    assert [key.creator for key in ApiKey.objects.filter(disabled=True)] == [ada]
+    record = AuditRecord.objects.get(object_type="member")
+    assert (record.action, record.object_id) == ("removed", ada.public_id)
+
+
 def test_every_setting_can_be_changed_and_what_is_emptied_is_null(
     admin_client: Client, workspace: Workspace, key: ApiKey
 ) -> None:
