@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from accounts import ports
 from accounts.limit_words import ManagedBody, ManagedChanges, describe_unknown_limit
 from accounts.services.workspaces import match_reference
-from accounts.views.schemas.byok import read_new_credential
+from accounts.views.byok import read_new_credential
 from accounts.views.schemas.guardrail import (
     read_guardrail_changes,
     read_new_guardrail,

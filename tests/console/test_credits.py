@@ -8,14 +8,14 @@ from django.urls import reverse
 
 from accounts.models import Hold
 from accounts.services.books.credits import add_credits, take_payment
-from console.queries.credits import (
+from console.scope import find_scope_of_account
+from console.views.credits import (
     Month,
     read_expiry,
     read_holds,
     read_pace_nano,
     read_statement,
 )
-from console.scope import find_scope_of_account
 from tests.console.people import Team, ask, make_team
 from tests.console.things import count_spending
 

@@ -146,7 +146,7 @@ def parsers() -> dict[str, Callable[[bytes], object]]:
     import orjson
 
     from routing.formats.chat.request import parse_chat
-    from routing.formats.messages.conversation import find_orphan_issues as orphan_results
+    from routing.formats.messages.read import find_orphan_issues as orphan_results
     from routing.formats.messages.schema import check_messages
     from routing.formats.messages.schema import find_messages_issues as messages_issues
     from routing.formats.responses import schema as rules

@@ -1,11 +1,13 @@
-"""Reads a messages body: checks it and translates it into a chat request."""
+"""Reads a messages body: checks it and translates it into a chat request, messages and all."""
 
+import base64
+from collections.abc import Iterable, Iterator
 from typing import Any, Final, cast
 
 from pydantic import ValidationError
 
-from gateway.http.jsonio import JsonObject
-from gateway.http.validation import ISSUES_MAX, list_issues
+from gateway.http.jsonio import JsonObject, dumps
+from gateway.http.validation import ISSUES_MAX, Issue, list_issues
 from routing.formats.chat.request import (
     ChatInvalid,
     ChatRequest,
@@ -13,20 +15,198 @@ from routing.formats.chat.request import (
     find_header_issues,
 )
 from routing.formats.chat.schema import ChatBody
-from routing.formats.messages.conversation import (
-    build_chat_messages,
-    find_orphan_issues,
-    remove_gateway_blocks,
-)
+from routing.formats.messages.pieces import is_gateway_tool_block
 from routing.formats.messages.schema import (
     MessagesBody,
     check_messages,
     find_agent_issues,
     find_messages_issues,
 )
+from routing.formats.messages.thinking import is_gateway_thinking, read_redacted, read_thinking
 from routing.formats.messages.tools import is_search
 from routing.formats.open_tools import move_tool_settings
 from routing.formats.server_tools import SERVER_PREFIX
+
+_REASONING_READERS: Final = {"thinking": read_thinking, "redacted_thinking": read_redacted}
+# What `build_parts` knows.
+PART_BLOCKS: Final = frozenset({"text", "image", "document", "search_result", "tool_reference"})
+_GATEWAY_RESULTS: Final = frozenset({"router_shell_tool_result", "router_bash_tool_result"})
+
+
+def build_chat_messages(body: JsonObject) -> list[JsonObject]:
+    """The chat messages of a checked body. Blocks that only a message-style upstream understands
+    (what server tools said, compactions) are left out."""
+    messages: list[JsonObject] = []
+    if system := body.get("system"):
+        content = system
+        if type(system) is not str:
+            blocks = (block for block in system if block["type"] in PART_BLOCKS)
+            content = simplify_content(build_parts(blocks))
+        messages.append({"role": "system", "content": content})
+    for message in body["messages"]:
+        messages += _translate_message(message)
+    return messages or [{"role": "user", "content": ""}]
+
+
+def find_orphan_issues(messages: list[JsonObject]) -> Iterator[Issue]:
+    """The tool results that answer no tool use before them, by the caller's own paths."""
+    called: set[str] = set()
+    for index, message in enumerate(messages):
+        blocks = list(enumerate(_content_blocks(message)))
+        called.update(block["id"] for _, block in blocks if block["type"] == "tool_use")
+        for position, block in blocks:
+            if block["type"] == "tool_result" and block["tool_use_id"] not in called:
+                path = f"messages.{index}.content.{position}.tool_use_id"
+                yield Issue(path, "Invalid input: matches no tool_use of an earlier message")
+
+
+def remove_gateway_blocks(body: JsonObject) -> JsonObject:
+    """The body without blocks that the gateway wrote and no provider would take: the very same
+    object when there are none."""
+    messages = []
+    for message in body["messages"]:
+        blocks = _content_blocks(message)
+        gateway_call_ids = {
+            block["tool_use_id"] for block in blocks if block["type"] in _GATEWAY_RESULTS
+        }
+        others = [block for block in blocks if not _is_own_block(block, gateway_call_ids)]
+        messages.append(message if len(others) == len(blocks) else {**message, "content": others})
+    if all(new is old for new, old in zip(messages, body["messages"], strict=True)):
+        return body
+    # A message that held nothing else says nothing.
+    return {**body, "messages": [message for message in messages if message["content"]]}
+
+
+def _is_own_block(block: JsonObject, gateway_call_ids: set[str]) -> bool:
+    kind = block["type"]
+    if is_gateway_tool_block(block):
+        return True
+    if kind == "server_tool_use":
+        return block["id"] in gateway_call_ids
+    return kind in _GATEWAY_RESULTS or is_gateway_thinking(block)
+
+
+def _content_blocks(message: JsonObject) -> list[JsonObject]:
+    content = message["content"]
+    return content if type(content) is list else []
+
+
+def _translate_message(message: JsonObject) -> list[JsonObject]:
+    role, content = message["role"], message["content"]
+    if type(content) is str:
+        return [{"role": role, "content": content}]
+    details: list[JsonObject] = []
+    calls: list[JsonObject] = []
+    results: list[JsonObject] = []
+    for block in content:
+        kind = block["type"]
+        if kind in _REASONING_READERS:
+            details.append(_REASONING_READERS[kind](block, len(details)))
+        elif kind == "tool_use":
+            value = {} if block.get("input") is None else block["input"]
+            function = {"name": block["name"], "arguments": dumps(value).decode()}
+            calls.append({"id": block["id"], "type": "function", "function": function})
+        elif kind == "tool_result":
+            results.append(_build_tool_message(block))
+    lists = {"reasoning_details": details, "tool_calls": calls}
+    assistant_fields = {name: items for name, items in lists.items() if items}
+    parts = build_parts(block for block in content if block["type"] in PART_BLOCKS)
+    messages = [{"role": role, "content": simplify_content(parts)}] if parts else []
+    if role != "assistant":
+        answer = {"role": "assistant", "content": None, **assistant_fields}
+        return [*([answer] if assistant_fields else []), *results, *messages]
+    if assistant_fields or not content:
+        said = simplify_content(parts) if parts else None
+        messages = [{"role": role, "content": said, **assistant_fields}]
+    return messages + results
+
+
+def _build_tool_message(block: JsonObject) -> JsonObject:
+    content = block.get("content", "")
+    parts = [{"type": "text", "text": content}] if type(content) is str else build_parts(content)
+    message = {
+        "role": "tool",
+        "tool_call_id": block["tool_use_id"],
+        "content": simplify_content(add_cache_mark(parts, block)),
+    }
+    if "is_error" in block:
+        message["is_error"] = block["is_error"]
+    return message
+
+
+def build_parts(blocks: Iterable[JsonObject]) -> list[JsonObject]:
+    """The chat parts of text, image, document, search result and tool reference blocks.
+
+    A block's cache mark goes to the last of its parts.
+    """
+    parts: list[JsonObject] = []
+    for block in blocks:
+        kind = block["type"]
+        if kind == "text":
+            block_parts = [_text_part(block["text"])]
+        elif kind == "image":
+            source = block["source"]
+            url = source["url"] if source["type"] == "url" else _data_url(source)
+            block_parts = [{"type": "image_url", "image_url": {"url": url}}]
+        elif kind == "document":
+            block_parts = _build_document_parts(block)
+        elif kind == "search_result":
+            texts = [inner["text"] for inner in block["content"]]
+            block_parts = [_text_part("\n".join([block["title"], block["source"], "", *texts]))]
+        else:
+            block_parts = [_text_part(block["tool_name"])]
+        parts += add_cache_mark(block_parts, block)
+    return parts
+
+
+def add_cache_mark(parts: list[JsonObject], block: JsonObject) -> list[JsonObject]:
+    """The parts with the block's cache mark on the last one."""
+    mark = block.get("cache_control")
+    if mark is None or not parts:
+        return parts
+    return [*parts[:-1], {**parts[-1], "cache_control": mark}]
+
+
+def simplify_content(parts: list[JsonObject]) -> str | list[JsonObject]:
+    """The parts as chat content: a lone text without a mark is plain text, and so is nothing."""
+    if not parts:
+        return ""
+    first = parts[0]
+    if len(parts) == 1 and first["type"] == "text" and "cache_control" not in first:
+        text: str = first["text"]
+        return text
+    return parts
+
+
+def _text_part(text: str) -> JsonObject:
+    return {"type": "text", "text": text}
+
+
+def _data_url(source: JsonObject) -> str:
+    return f"data:{source['media_type']};base64,{source['data']}"
+
+
+def _build_document_parts(block: JsonObject) -> list[JsonObject]:
+    source = block["source"]
+    kind = source["type"]
+    context = [_text_part(block["context"])] if block.get("context") else []
+    if kind == "content" and type(source["content"]) is list:
+        title = [_text_part(block["title"])] if block.get("title") else []
+        return title + context + build_parts(source["content"])
+    if kind == "file":
+        file = {"file_id": source["file_id"]}
+    elif kind == "url":
+        file = {"file_data": source["url"]}
+    elif kind == "base64":
+        file = {"file_data": _data_url(source)}
+    else:
+        text = source["data"] if kind == "text" else source["content"]
+        encoded = base64.b64encode(text.encode()).decode()
+        file = {"file_data": f"data:text/plain;base64,{encoded}"}
+    if block.get("title"):
+        file["filename"] = block["title"]
+    return [*context, {"type": "file", "file": file}]
+
 
 # The same in both formats. The numbers come from the checked body, where 5.0 is 5.
 _SAME_FIELDS: Final = (
