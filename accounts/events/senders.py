@@ -3,7 +3,7 @@
 import time
 from datetime import datetime
 from ipaddress import ip_address
-from smtplib import SMTPException
+from smtplib import SMTPException, SMTPResponseException
 from typing import Final
 from uuid import UUID
 
@@ -122,6 +122,9 @@ def _send_email(channel: Channel, event: Event) -> None:
     )
     try:
         message.send()
+    except SMTPResponseException as error:
+        # Its own words may quote the address of somebody.
+        raise SendFailed(f"The mail server answered {error.smtp_code}") from error
     except (SMTPException, OSError, ValueError) as error:
         # A `ValueError` is a message that cannot be written, for one because of a recipient.
         raise SendFailed(f"The mail server: {type(error).__name__}") from error

@@ -1,7 +1,5 @@
 """A door, raw upstreams, and short limits."""
 
-import datetime
-import ipaddress
 import socket
 import ssl
 import time
@@ -12,12 +10,10 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
 
 from gateway.outbound.http_client import AbortHandle, HttpClient, Limits, Origin, Reply
 from tests.gateway.outbound.raw_upstream import Peer, RawUpstream
+from tests.support.certificates import write_certificate
 
 ROOMY = Limits(connect_s=10, first_byte_s=10, idle_s=10)
 Target = RawUpstream | str | Origin
@@ -117,29 +113,7 @@ def call(client: HttpClient, serve: Serve) -> Iterator[Caller]:
 
 @pytest.fixture(scope="session")
 def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A self-signed certificate for 127.0.0.1 and upstream.example, with its key."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "upstream.example")])
-    now = datetime.datetime.now(datetime.UTC)
-    names = [x509.DNSName("upstream.example"), x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]
-    signed = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - datetime.timedelta(days=1))
-        .not_valid_after(now + datetime.timedelta(days=1))
-        .add_extension(x509.SubjectAlternativeName(names), critical=False)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
-        .sign(key, hashes.SHA256())
-    )
-    path = tmp_path_factory.mktemp("tls") / "upstream.pem"
-    private = key.private_bytes(
-        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    )
-    path.write_bytes(private + signed.public_bytes(serialization.Encoding.PEM))
-    return path
+    return write_certificate(tmp_path_factory.mktemp("tls") / "upstream.pem")
 
 
 @pytest.fixture
