@@ -52,7 +52,7 @@ def build_payload(
     traces: Sequence[TraceFacts], groups: MetadataGroups, extra: Mapping[str, str] | None = None
 ) -> JsonObject:
     """The body of an OTLP request. `extra` names further attributes by what they hold: `input`,
-    `output`, `trace_name`."""
+    `output`, `trace_name`, `session_id`."""
     spans: list[JsonObject] = []
     for facts in traces:
         ids, parent = find_ids(facts), _caller_span(facts.trace)
@@ -142,7 +142,10 @@ def _list_attributes(
         "error.type": facts.error_type,
         **_list_identity(facts),
     }
-    held: JsonObject = {"trace_name": facts.trace.get("trace_name")}
+    held: JsonObject = {
+        "trace_name": facts.trace.get("trace_name"),
+        "session_id": facts.session_id,
+    }
     if facts.input is not None and facts.output is not None:
         messages, answer = _as_parts(facts.input), _as_parts([facts.output])
         attributes["gen_ai.input.messages"] = dumps(messages).decode()

@@ -87,9 +87,13 @@ class LangsmithConfig(OtlpConfig):
             headers["Langsmith-Project"] = self.project
         if self.workspaceId:
             headers["X-Tenant-Id"] = self.workspaceId
-        extra = {"gen_ai.prompt": "input", "gen_ai.completion": "output"}
-        url = _add_path(self.endpoint, f"/otel{_TRACES}")
-        return Target(url, headers, extra=extra | {"langsmith.trace.name": "trace_name"})
+        extra = {
+            "gen_ai.prompt": "input",
+            "gen_ai.completion": "output",
+            # It makes threads of what has the same one. `session` is its word for a project.
+            "langsmith.metadata.session_id": "session_id",
+        }
+        return Target(_add_path(self.endpoint, f"/otel{_TRACES}"), headers, extra=extra)
 
 
 class GrafanaConfig(OtlpConfig):

@@ -49,7 +49,8 @@ def _build_event(facts: TraceFacts, groups: MetadataGroups) -> JsonObject:
         "$process_person_profile": facts.user is not None,
         "$ai_trace_id": ids.trace,
         "$ai_span_id": ids.span,
-        "$ai_parent_id": ids.parent or None,
+        # Nothing else is sent of a trace: below a span of ours that is not there it would not show.
+        "$ai_parent_id": facts.trace.get("parent_span_id"),
         "$ai_session_id": facts.session_id,
         "$ai_span_name": generation_name(facts),
         "$ai_model": facts.model,
@@ -59,6 +60,7 @@ def _build_event(facts: TraceFacts, groups: MetadataGroups) -> JsonObject:
         "$ai_cache_read_input_tokens": facts.cached_tokens,
         "$ai_reasoning_tokens": facts.reasoning_tokens,
         "$ai_latency": (facts.ended_ns - facts.started_ns) / _NANO,
+        "$ai_time_to_first_token": None if facts.latency_ms is None else facts.latency_ms / 1000,
         "$ai_http_status": facts.status,
         "$ai_is_error": facts.error_type is not None,
         "$ai_error": facts.error_type,

@@ -100,6 +100,22 @@ def test_langfuse_finds_prompt_and_answer_under_its_own_names(receiver: Receiver
     assert attributes["langfuse.observation.output"] == '{"role":"assistant","content":"The sky."}'
 
 
+def test_langsmith_joins_a_session_and_calls_a_run_by_its_own_name(receiver: Receiver) -> None:
+    sender = SENDERS["langsmith"]
+    config = check_config(sender.config, {"apiKey": "k", "endpoint": receiver.url})
+    named = facts(trace={"trace_name": "Whole", "generation_name": "Step"})
+    send_request(sender.build(config, [named], EVERYTHING))
+
+    root, step = list_spans(receiver.received[0].json)
+    assert (root["name"], step["name"]) == ("Whole", "Step")
+    attributes = read_attributes(step)
+    assert attributes["langsmith.metadata.session_id"] == "session-1"
+    # LangSmith would call the run by it.
+    assert "langsmith.trace.name" not in attributes
+    assert attributes["gen_ai.prompt"] == '[{"role":"user","content":"What is up?"}]'
+    assert attributes["gen_ai.completion"] == '{"role":"assistant","content":"The sky."}'
+
+
 def test_s3_gets_an_object_per_trace_with_a_signature_that_holds(receiver: Receiver) -> None:
     config = {
         "bucketName": "my-traces",
@@ -165,5 +181,16 @@ def test_posthog_gets_an_event_per_generation(receiver: Receiver) -> None:
     assert event["event"] == "$ai_generation"
     assert event["timestamp"] == "2023-11-14T22:13:22.000Z"
     assert (properties["distinct_id"], properties["$ai_session_id"]) == ("user-raw", "session-1")
-    assert (properties["$ai_latency"], properties["$ai_total_cost_usd"]) == (2.0, 0.0015)
+    assert (properties["$ai_latency"], properties["$ai_time_to_first_token"]) == (2.0, 0.25)
+    assert properties["$ai_total_cost_usd"] == 0.0015
     assert properties["$ai_output_choices"] == [{"role": "assistant", "content": "The sky."}]
+
+
+def test_posthog_hangs_an_event_below_the_callers_span_and_no_other(receiver: Receiver) -> None:
+    sender = SENDERS["posthog"]
+    config = check_config(sender.config, {"apiKey": "ph-key", "endpoint": receiver.url})
+    named = [facts(trace={"trace_name": "Whole"}), facts(trace={"parent_span_id": "mine"})]
+    send_request(sender.build(config, named, EVERYTHING))
+
+    events = receiver.received[0].json["batch"]
+    assert [event["properties"].get("$ai_parent_id") for event in events] == [None, "mine"]
