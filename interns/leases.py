@@ -188,6 +188,12 @@ def renew(lease: InternLease, *, now: datetime) -> bool:
     return bool(lease.rows().update(lease_expires_at=now + lease_term()))
 
 
+def hand_back(lease: InternLease) -> None:
+    """Leave a begun operation to whoever takes it up next. No attempt counts as lost. Raises
+    `LeaseLost`."""
+    write(lease, picked_at=None)
+
+
 def write(lease: InternLease, **columns: object) -> None:
     """Set columns of the intern. Raises `LeaseLost`."""
     if not lease.rows().update(**columns, updated_at=datetime.now(UTC)):

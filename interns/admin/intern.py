@@ -101,6 +101,7 @@ _SHOWN = (
     *(
         "host",
         "disk_host",
+        "is_disk_partial",
         "spent",
         "booted_at",
         "runtime_facts",

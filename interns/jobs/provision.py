@@ -101,9 +101,6 @@ class _BootAttempt:
             rows = Intern.objects.filter(pk=self._intern.pk, boot_id=self._lease.operation_id)
             if not rows.filter(status__in=[Status.PROVISIONING, Status.RUNNING]).exists():
                 self._stop()
-        except RuntimeStopped:
-            # The reaper has it done again once the lease is over, here or in the next life.
-            log.warning("Provisioning intern %s: its runtime was told to end", self._intern.pk)
         except (DatabaseError, InterfaceError) as error:
             # Nothing can be written; the reaper has it done again once the lease is over.
             log.warning("Provisioning intern %s: database: %s", self._intern.pk, error)
@@ -111,8 +108,12 @@ class _BootAttempt:
     def _attempt(self) -> None:
         try:
             runtime = self._run_steps()
-        except (LeaseLost, RuntimeStopped, DatabaseError, InterfaceError):
+        except (LeaseLost, DatabaseError, InterfaceError):
             raise
+        except RuntimeStopped:
+            # Who stops a gateway twice during a boot is no reason to give the intern up.
+            log.warning("Provisioning intern %s: its runtime was told to end", self._intern.pk)
+            leases.hand_back(self._lease)
         except BootFailed as failure:
             self._fail(str(failure))
         except SoftTimeLimitExceeded:

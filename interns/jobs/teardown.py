@@ -11,6 +11,7 @@ from django.db import DatabaseError, InterfaceError, transaction
 
 from gateway.database.db import release_connection
 from interns import history, leases
+from interns.archives.restore_lock import refuse_restore
 from interns.archives.service import archive_workspace
 from interns.chat.run_cleanup import end_runs
 from interns.jobs.lease_renewal import LeaseRenewal, pick_up
@@ -112,6 +113,8 @@ class _Teardown:
             log.warning("Tearing down intern %s: database: %s", self._intern.pk, error)
 
     def _run_steps(self) -> None:
+        # Before anything else: the restore would go on over a disk that is taken away.
+        self._run_step("runtime_teardown_failed", lambda: refuse_restore(self._intern.pk))
         end_runs(self._intern.pk, because="run_ended", driver=self._driver)
         self._run_step("runtime_teardown_failed", lambda: self._driver.stop(self._intern.pk))
         self._archive()

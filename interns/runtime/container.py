@@ -55,6 +55,8 @@ BOOT_LABEL: Final = "routing-gateway.boot"
 HOME_LABEL: Final = "routing-gateway.home"
 USER: Final = 10001
 ENGINE_S: Final = 30
+# For whoever only looks: a probe of many interns, a page.
+_LOOK_S: Final = 3
 FOLDER: Final = "/run/gateway"
 KILL_S: Final = 1
 OPEN_FILES: Final = 1024
@@ -70,10 +72,11 @@ class ContainerDriver(AgentClient):
 
     @cached_property
     def _engine(self) -> docker.DockerClient:
-        host: str = settings.INTERN_CONTAINER_HOST
-        if host:
-            return docker.DockerClient(base_url=host, timeout=ENGINE_S)
-        return docker.from_env(timeout=ENGINE_S)
+        return _connect(ENGINE_S)
+
+    @cached_property
+    def _watched_engine(self) -> docker.DockerClient:
+        return _connect(_LOOK_S)
 
     # --- Lifecycle --------------------------------------------------------------------------------
 
@@ -176,8 +179,12 @@ class ContainerDriver(AgentClient):
         supervisor = find_supervisor(intern_id)
         if supervisor is None or (boot_id is not None and supervisor.boot_id != boot_id):
             return report_exit(intern_id, supervisor, "the runtime's keeper is gone")
+        # Who answers runs, whatever the engine says or does not say.
+        health = ask_health(supervisor.access(), str(supervisor.boot_id), wait_s=wait_s)
+        if health.ok:
+            return health
         try:
-            container = self._find_container(intern_id)
+            container = self._find_container(intern_id, self._watched_engine)
         except _ENGINE_ERRORS as error:
             detail = f"the container engine: {error}"[:500]
             return RuntimeHealth(ok=False, is_unknown=True, detail=detail)
@@ -185,7 +192,7 @@ class ContainerDriver(AgentClient):
             state = container.attrs["State"] if container else {}
             detail = f"the container ended with status {state.get('ExitCode', 'unknown')}"
             return RuntimeHealth(ok=False, exited=True, detail=detail)
-        return ask_health(supervisor.access(), str(supervisor.boot_id), wait_s=wait_s)
+        return health
 
     def runtimes(self) -> list[Runtime]:
         try:
@@ -211,7 +218,7 @@ class ContainerDriver(AgentClient):
 
     def log_tail(self, intern_id: UUID, *, lines: int = 100) -> list[str]:
         with suppress(*_ENGINE_ERRORS):
-            if container := self._find_container(intern_id):
+            if container := self._find_container(intern_id, self._watched_engine):
                 text: bytes = container.logs(tail=lines)
                 return text.decode("utf-8", "replace").splitlines()
         return []
@@ -298,9 +305,12 @@ class ContainerDriver(AgentClient):
             self._engine.volumes.create(name, labels=self._build_labels(intern_id))
         return name
 
-    def _find_container(self, intern_id: UUID) -> Container | None:
+    def _find_container(
+        self, intern_id: UUID, engine: docker.DockerClient | None = None
+    ) -> Container | None:
         try:
-            found: Container = self._engine.containers.get(self._volume_name(intern_id))
+            name = self._volume_name(intern_id)
+            found: Container = (engine or self._engine).containers.get(name)
         except NotFound:
             return None
         return found
@@ -312,6 +322,13 @@ class ContainerDriver(AgentClient):
             "image": container.attrs.get("Image", ""),
         }
         return Runtime(runtime.intern_id, runtime.boot_id, facts)
+
+
+def _connect(wait_s: int) -> docker.DockerClient:
+    host: str = settings.INTERN_CONTAINER_HOST
+    if host:
+        return docker.DockerClient(base_url=host, timeout=wait_s)
+    return docker.from_env(timeout=wait_s)
 
 
 def _change_owner(archive: BinaryIO, into: BinaryIO) -> int:

@@ -4,10 +4,13 @@ machine's Python, because nothing can be fetched."""
 import io
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tarfile
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib.metadata import distribution, packages_distributions
 from pathlib import Path
 
@@ -59,6 +62,16 @@ class Podman:
         # Its mounts have to go before its folder does.
         subprocess.run([*self._command, "unshare", "true"], check=False, capture_output=True)
         shutil.rmtree(self.folder, ignore_errors=True)
+
+    @contextmanager
+    def frozen(self) -> Iterator[None]:
+        """It takes connections meanwhile, and answers none."""
+        assert self._service is not None
+        self._service.send_signal(signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            self._service.send_signal(signal.SIGCONT)
 
     def load_base(self) -> None:
         """Import the base image."""

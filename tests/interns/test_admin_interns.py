@@ -68,6 +68,7 @@ def test_a_page_shows_history_facts_log_and_spend(farm: Farm, admin_client: Clie
     Intern.objects.filter(pk=made["id"]).update(runtime=facts)
     text = read_page(admin_client, "change", made["id"])
     assert "<td>begun_at</td><td>2026-09-21 14:13:20</td>" in text
+    assert "Is disk partial" in text
 
 
 def test_settings_change_through_the_page_with_a_record(farm: Farm, admin_client: Client) -> None:

@@ -220,12 +220,13 @@ def test_one_that_had_to_stop_where_it_is_boots_again_there(machines: Machines, 
     assert probe_all(machines.on("a")) == 1
     assert machines.farm.get(made["id"])["status"] == "stopped"
     assert move_interns() == 1
-    # So does a boot that is cut short in the same way.
-    assert machines.work() == ["a"]
-    assert machines.farm.get(made["id"])["status"] == "provisioning"
+    # So does a boot that is cut short in the same way, however often.
+    for _ in range(3):
+        assert machines.work() == ["a"]
+        assert machines.farm.get(made["id"])["status"] == "provisioning"
+        machines.farm.expire(made["id"])
+        assert machines.farm.reap() == (1, 0, 0)
     machines.script("a").heal()
-    machines.farm.expire(made["id"])
-    machines.farm.reap()
     assert machines.work() == ["a"]
     assert machines.farm.get(made["id"])["status"] == "running"
     assert machines.script("a").read()["disks"][made["id"]] == ["notes.txt", "since.txt"]

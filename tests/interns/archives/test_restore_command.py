@@ -75,6 +75,29 @@ def test_nobody_boots_a_disk_that_is_being_filled(
     assert boot(farm, heir)["status"] == "running"
 
 
+def test_nobody_takes_a_disk_away_that_is_being_filled(
+    farm: Farm, archive: WorkspaceArchive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    heir = farm.suspended()
+    driver: Any = current_driver()
+    fill = driver.restore
+
+    def delete() -> None:
+        farm.ok("DELETE", f"/interns/{heir['id']}", status=202)
+        farm.queue.work()
+
+    def fill_slowly(intern_id: UUID, file: Any) -> int:
+        delete()
+        assert "an operator" in farm.get(heir["id"])["last_failure_message"]
+        return int(fill(intern_id, file))
+
+    monkeypatch.setattr(type(driver), "restore", lambda self, *given: fill_slowly(*given))
+    restore(archive, heir)
+    assert heir["id"] in farm.script.read()["disks"]
+    delete()
+    farm.get(heir["id"], status=404)
+
+
 def test_a_restore_that_fails_keeps_nobody_from_booting(
     farm: Farm, archive: WorkspaceArchive
 ) -> None:

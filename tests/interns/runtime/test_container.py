@@ -1,6 +1,8 @@
 """The container driver, against Podman: the conformance suite, and what only containers have."""
 
 import gc
+import os
+import signal
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -45,6 +47,7 @@ def bench(
     yield bench
     bench.clear()
     driver._engine.close()
+    driver._watched_engine.close()
 
 
 @conformance.ANY_DRIVER
@@ -67,6 +70,25 @@ def test_a_container_that_ends_is_gone(bench: Bench) -> None:
     assert [r.intern_id for r in driver.runtimes()] == [plan.intern_id]
     driver.stop(plan.intern_id)
     assert driver.runtimes() == []
+
+
+def test_an_engine_that_hangs_keeps_nobody_who_looks(
+    bench: Bench, engine: podman.Podman, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan, runtime = bench.boot()
+    driver: Any = bench.driver
+    # Whoever waited so long would meet the test's own end.
+    monkeypatch.setattr("interns.runtime.container.ENGINE_S", 3600)
+    monkeypatch.setattr("interns.runtime.container._LOOK_S", 1)
+    driver.__dict__.pop("_watched_engine").close()
+    pid = driver._engine.containers.get(runtime.facts["container"]).attrs["State"]["Pid"]
+    with engine.frozen():
+        assert driver.health(plan.intern_id).ok
+        os.kill(pid, signal.SIGKILL)
+        # Only the engine could tell how it ended.
+        assert until(lambda: driver.health(plan.intern_id).is_unknown)
+        assert driver.log_tail(plan.intern_id) == []
+    assert driver.health(plan.intern_id).exited
 
 
 def test_an_image_that_cannot_be_had(bench: Bench, settings: Any) -> None:
