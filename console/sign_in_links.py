@@ -5,18 +5,26 @@ every link that was made before. So does a change of the person's roles. Whoever
 is asked for it all the same.
 """
 
+import logging
 from datetime import UTC, datetime
 from typing import Any, Final
 
 from django.contrib.auth.tokens import PasswordResetTokenGenerator
 from django.db import transaction
 from django.utils.http import base36_to_int
+from gevent import Timeout
 
 from accounts.models import User
+from gateway.database.db import release_connection
+from gateway.live_settings import settings
 
+log = logging.getLogger("gateway.sign_in")
 LIFETIME_S: Final = 3600
 # Written out, because `make run` asks for one before any URL is loaded; a test compares it.
 _PATH: Final = "/console/link/{}/{}"
+# Other sign-ins wait behind the form that asks for one (`accounts.people.middleware`).
+_TELL_WITHIN_S: Final = 3.0
+_MAILED_WITHIN_S: Final = 600.0
 
 
 class LinkTokens(PasswordResetTokenGenerator):
@@ -64,3 +72,34 @@ def use_link(public_id: str, token: str) -> User | None:
         user.last_login = datetime.now(UTC)
         user.save(update_fields=["last_login"])
     return user
+
+
+def have_link_mailed(name: str) -> bool:
+    """Have a worker mail a link to whom the name or address belongs; whether it was told.
+
+    Whoever asks learns nothing of who is here, neither by the answer nor by its time.
+    """
+    # By name: importing the tasks would cost each web process Celery.
+    from kombu.exceptions import OperationalError
+
+    from gateway.celery import app
+
+    release_connection()
+    is_told, reason = False, "the queue says nothing"
+    try:
+        # A connection of its own: one that was given up in between would harm whoever is next.
+        with Timeout(_TELL_WITHIN_S, False), app.connection_for_write() as connection:
+            app.send_task(
+                "console.tasks.mail_link",
+                (name,),
+                connection=connection,
+                queue=settings.EVENT_QUEUE,
+                expires=_MAILED_WITHIN_S,
+                retry=False,
+            )
+            is_told = True
+    except (OSError, OperationalError) as error:
+        reason = str(error)
+    if not is_told:
+        log.warning("Nobody is told to mail a link: %s", reason)
+    return is_told

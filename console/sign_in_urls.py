@@ -29,6 +29,7 @@ urlpatterns = [
     path(
         "sign-in/address/<str:token>", secure(sign_in.confirm_own_address), name="confirm_address"
     ),
+    path("sign-in/forgotten", secure(sign_in.ask_for_link), name="forgotten_password"),
     path("sign-in/inactive", secure(account.account_inactive), name="account_inactive"),
     path("you", secure(sign_in.show_factors), name="mfa_index"),
     path("you/sessions", secure(sign_in.end_sessions), name="end_sessions"),

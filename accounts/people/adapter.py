@@ -131,3 +131,13 @@ def list_factors(user: Any) -> list[Any]:
 
     kinds = (Authenticator.Type.TOTP, Authenticator.Type.WEBAUTHN)
     return list(Authenticator.objects.filter(user=user.pk, type__in=kinds).order_by("pk"))
+
+
+def may_have_password(user: Any) -> bool:
+    """Not of whom a provider lets in, who would still come in once it does so no more; an operator
+    keeps one for the day on which it is away."""
+    if user.is_staff:
+        return True
+    if list_forced_providers(user.username, user.email):
+        return False
+    return user.has_usable_password() or not user.identities.exists()

@@ -44,6 +44,20 @@ def record_sign_in(
         )
 
 
+def record_mailed_link(user: Any) -> None:
+    """Record that a link to sign in went to the person's address: a worker sends it."""
+    with transaction.atomic():
+        record_change(
+            by=_BY_NOBODY,
+            action="link mailed",
+            object_type="sign_in",
+            object_id=user.pk,
+            account_id=_find_only_account(user),
+            before=None,
+            after={"email": user.email},
+        )
+
+
 def record_limit(request: HttpRequest, reason: str) -> None:
     """Record that somebody, who has given the password or is in, tries too often: few of these."""
     user: Any = request.user if request.user.is_authenticated else None

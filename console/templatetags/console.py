@@ -75,3 +75,9 @@ def bar(stage: "Stage", total_ms: float) -> SafeString:
 def sign_in_providers() -> Any:
     """Identity providers at which people may sign in."""
     return settings.OIDC_PROVIDERS
+
+
+@register.simple_tag
+def mails_links() -> bool:
+    """Whether people who forgot their password may have a link mailed."""
+    return bool(settings.EMAIL_CONFIRMATION)

@@ -12,7 +12,7 @@ from django.urls import reverse
 from django.views.decorators.http import require_POST
 
 from accounts.models import Membership, User
-from accounts.people.adapter import list_factors
+from accounts.people.adapter import list_factors, may_have_password
 from accounts.people.records import record_sign_in
 from accounts.roles import Action
 from accounts.services.organization import add_new_person, change_role, remove_member
@@ -23,7 +23,6 @@ from console.queries.workspaces import Person, list_people, load_person
 from console.scope import Scope
 from console.sign_in_links import build_link_path
 from console.table import Column
-from console.views.sign_in import may_have_password
 from gateway.http.errors import PermissionDenied
 
 

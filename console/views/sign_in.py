@@ -1,13 +1,18 @@
 """Signing in and out: the front page, one-time links, the way from the admin, and what belongs to a
 person alone: the password, second factors, passkeys and sessions."""
 
+import time
 from datetime import UTC, datetime
 from typing import Any, Final
 
 from allauth.account import views as account
 from allauth.account.adapter import get_adapter
 from allauth.account.decorators import reauthentication_required
-from allauth.account.internal.flows.login import perform_login, record_authentication
+from allauth.account.internal.flows.login import (
+    get_authentication_records,
+    perform_login,
+    record_authentication,
+)
 from allauth.account.models import Login
 from allauth.mfa.models import Authenticator
 from allauth.usersessions.models import UserSession
@@ -26,28 +31,32 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from accounts.models import User
-from accounts.people.adapter import lacks_second_factor, list_factors
+from accounts.people.adapter import lacks_second_factor, list_factors, may_have_password
 from accounts.people.addresses import (
     ask_to_confirm,
     confirm_address,
     find_person,
     needs_confirmation,
 )
-from accounts.people.oidc import build_sign_out_url, list_forced_providers
+from accounts.people.oidc import build_sign_out_url
 from accounts.people.records import record_sign_in
+from accounts.services.attempts import record_attempt
 from accounts.services.keys import end_playgrounds
 from accounts.services.records import operator_actor
 from console.listing import Filter, Listing, has_words, write_buttons
 from console.page import PageContext, page, render_open_page, secure
 from console.playground_keys import end_playground_keys
-from console.sign_in_links import find_linked_user, use_link
+from console.sign_in_links import find_linked_user, have_link_mailed, use_link
 from console.table import Column
 from console.views.home import show_home
 from console.words import describe_browser
 from gateway.http.errors import MethodNotAllowed, UnknownPath
 from gateway.http.responses import error_response
+from gateway.live_settings import settings
 
 _show_form = secure(account.login)
+_PROOF_S: Final = 600
+_NAME_CHARS_MAX: Final = 254
 SESSIONS: Final = (
     Column("Since", lambda row: row.created_at, "time", order="since"),
     Column("Address", lambda row: row.ip, order="address"),
@@ -168,16 +177,16 @@ def _build_field(label: str, autocomplete: str, help_text: str = "") -> forms.Ch
 
 
 class PasswordForm(forms.Form):
-    """The password of now, where there is one, and twice the new one."""
+    """The password of now, unless `is_proved` says who asks, and twice the new one."""
 
     old = _build_field("Your password of now", "current-password")
     new = _build_field("The new password", "new-password", "8 characters at least.")
     again = _build_field("The new password again", "new-password")
 
-    def __init__(self, user: User, data: Any = None) -> None:
+    def __init__(self, user: User, data: Any = None, *, is_proved: bool) -> None:
         super().__init__(data)
         self._user = user
-        if not user.has_usable_password():
+        if is_proved:
             del self.fields["old"]
 
     def clean(self) -> dict[str, Any]:
@@ -209,7 +218,11 @@ def change_password(request: HttpRequest) -> HttpResponse:
     user: Any = request.user
     if not may_have_password(user):
         raise Http404
-    form = PasswordForm(user, request.POST if request.method == "POST" else None)
+    form = PasswordForm(
+        user,
+        request.POST if request.method == "POST" else None,
+        is_proved=not user.has_usable_password() or _came_by_link(request),
+    )
     if request.method != "POST" or not form.is_valid():
         status = 400 if form.is_bound else 200
         return render(request, "console/password.html", {"form": form}, status=status)
@@ -227,14 +240,28 @@ def change_password(request: HttpRequest) -> HttpResponse:
     return HttpResponseRedirect(reverse("mfa_index"))
 
 
-def may_have_password(user: User) -> bool:
-    """Not of whom a provider lets in, who would still come in once it does so no more; an operator
-    keeps one for the day on which it is away."""
-    if user.is_staff:
-        return True
-    if list_forced_providers(user.username, user.email):
-        return False
-    return user.has_usable_password() or not user.identities.exists()
+def _came_by_link(request: HttpRequest) -> bool:
+    """So lately that it proves who asks, as the password would: who forgot it came so."""
+    since = time.time() - _PROOF_S
+    user: Any = request.user
+    steps = get_authentication_records(request, user)
+    return any(step["method"] == "link" and step["at"] > since for step in steps)
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@never_cache
+def ask_for_link(request: HttpRequest) -> HttpResponse:
+    """Have a link mailed to who forgot the password. The page says the same whoever that is, and
+    says it in the same time: a worker finds out."""
+    if not settings.EMAIL_CONFIRMATION:
+        raise Http404
+    name, is_told = request.POST.get("name", "").strip()[:_NAME_CHARS_MAX], True
+    if name:
+        record_attempt("link asked for", object_type="sign_in")
+        is_told = have_link_mailed(name)
+    context = {"is_asked": bool(name), "is_told": is_told}
+    status = 200 if is_told else 503
+    return render_open_page(request, "console/forgotten.html", context, status=status)
 
 
 @require_POST

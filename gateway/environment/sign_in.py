@@ -71,7 +71,8 @@ SESSION_IDLE_MINUTES = setting(
 EMAIL_CONFIRMATION = setting(
     "EMAIL_CONFIRMATION",
     "whether people confirm their e-mail address by a link before they come in; not operators, nor "
-    "whose address an identity provider has proved. Needs `EMAIL_URL` and `PUBLIC_URL`",
+    "whose address an identity provider has proved. Who forgot the password has a link "
+    "mailed to a confirmed one. Needs `EMAIL_URL` and `PUBLIC_URL`",
     env.boolean,
     False,
 )

@@ -1,16 +1,22 @@
 """A person's own password: who changes it, what proves it, and what ends with it."""
 
+import re
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from django.core import mail
 from django.test import Client
 from django.urls import reverse
+from kombu import Connection
 
 from accounts.models import AuditRecord, Membership, PersonIdentity, SignInAttempts, User
 from accounts.services.organization import admit_member, open_account
 from accounts.sign_in import BOUNDS
 from console.sign_in_links import build_link_path
+from console.tasks import mail_link
+from console.views import sign_in
+from gateway.celery import app as celery
 from gateway.environment.sign_in import OidcProvider
 from gateway.limits.limits import MINUTE_S
 from tests.console.people import BACKEND
@@ -158,3 +164,94 @@ def test_who_sets_it_for_somebody_is_on_record(person: User) -> None:
     record = AuditRecord.objects.get(action="password set")
     assert (record.operator, record.object_id) == (operator, str(person.pk))
     assert (is_in(theirs), is_in(browser(NEW))) == (False, True)
+
+
+@pytest.fixture
+def mailed(person: User, settings: Any) -> User:
+    """A person whose address is confirmed, at a gateway that sends mail."""
+    settings.EMAIL_CONFIRMATION, settings.PUBLIC_URL = True, "https://gateway.test"
+    settings.EMAIL_BACKEND = "django.core.mail.backends.locmem.EmailBackend"
+    person.email = person.confirmed_email = "Ada@acme.test"
+    person.save()
+    return person
+
+
+def test_who_forgot_the_password_has_a_link_mailed_and_chooses_another(
+    mailed: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+    monkeypatch.setattr(sign_in, "have_link_mailed", lambda name: not asked.append(name))
+    path = reverse("forgotten_password")
+    assert path in Client(headers={"Accept": "text/html"}).get("/console/sign-in").text
+    pages = [Client().post(path, {"name": name}).text for name in ("ADA@acme.test", "nobody")]
+    # Who is here is told to nobody, but for the form's own token.
+    assert pages[0] == pages[1]
+    assert "If somebody here has this name" in pages[0]
+
+    # The second within minutes sends nothing more.
+    assert [mail_link(name) for name in (*asked, "ada")] == [1, 0, 0]
+
+    (message,) = mail.outbox
+    assert message.to == ["Ada@acme.test"]
+    (link,) = re.findall(r"https://gateway.test(/\S+)", str(message.body))
+    client = Client(headers={"Accept": "text/html"})
+    assert "Choose a password" in client.post(link, follow=True).text
+    assert change(client, old="").status_code == 302
+    assert [is_in(browser(each)) for each in (PASSWORD, NEW)] == [False, True]
+    records = AuditRecord.objects.filter(object_type="sign_in").order_by("pk")
+    actions = [each for each in records.values_list("action", flat=True) if "link" in each]
+    assert actions == ["link asked for", "link mailed"]
+
+
+def test_a_link_of_before_proves_nothing(mailed: User) -> None:
+    client = Client()
+    client.post(build_link_path(mailed))
+    session = client.session
+    session["account_authentication_methods"][0]["at"] -= 601
+    session.save()
+
+    assert change(client, old="").status_code == 400
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"confirmed_email": ""},
+        # As the account's directory may say.
+        {"email": "eve@acme.test"},
+        {"is_active": False},
+        {"is_staff": True},
+        {"email": "", "confirmed_email": ""},
+    ],
+)
+def test_links_go_to_addresses_alone_that_their_people_have_confirmed(
+    mailed: User, changes: Any
+) -> None:
+    User.objects.update(**changes)
+
+    assert [mail_link(name) for name in ("ada", "eve@acme.test", "ada@acme.test")] == [0, 0, 0]
+
+
+def test_a_mail_server_that_is_away_is_asked_again(mailed: User, settings: Any) -> None:
+    settings.EMAIL_BACKEND = "django.core.mail.backends.smtp.EmailBackend"
+    settings.EMAIL_HOST, settings.EMAIL_PORT = "127.0.0.1", 1
+    assert mail_link("ada") == 0
+    settings.EMAIL_BACKEND = "django.core.mail.backends.locmem.EmailBackend"
+    assert mail_link("ada") == 1
+
+
+def test_a_worker_is_told_and_a_queue_that_is_away_is_said(
+    mailed: User, settings: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def ask(broker_url: str) -> int:
+        monkeypatch.setattr(celery, "connection_for_write", lambda: Connection(broker_url))
+        return Client().post(reverse("forgotten_password"), {"name": " ada "}).status_code
+
+    assert [ask(url) for url in ("memory://", "redis://127.0.0.1:1")] == [200, 503]
+
+    with Connection("memory://") as connection:
+        message = connection.SimpleQueue(settings.EVENT_QUEUE).get_nowait()
+    assert message.headers["task"] == mail_link.name
+    assert message.payload[0] == ["ada"]
+    settings.EMAIL_CONFIRMATION = False
+    assert Client().get(reverse("forgotten_password")).status_code == 404
