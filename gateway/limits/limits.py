@@ -25,7 +25,6 @@ DAY_S: Final = 86_400
 # Of scopes that this process remembers; the longest unused goes first.
 _SCOPES_MAX: Final = 20_000
 _RECALL_S: Final = 1.0
-_NEVER: Final = (-math.inf, 0)
 
 
 class Limit(NamedTuple):
@@ -122,7 +121,9 @@ class RateLimiter:
         A flood of refusals then costs the store a look a second. Somebody may have given back
         since, so that what is not to be refused for nothing asks `take` at once.
         """
-        now, (refused_at, used) = self._clock(), self._refused.get(limit.scope, _NEVER)
+        if (refused := self._refused.get(limit.scope)) is None:
+            return None
+        now, (refused_at, used) = self._clock(), refused
         if not refused_at <= now < refused_at + _RECALL_S:
             return None
         start = find_window_start(now, limit.window_s)

@@ -255,11 +255,11 @@ def read_limits_version(session: LedgerSession, payer: Payer) -> int:
 class CounterReading(NamedTuple):
     """What a counter says. `counts_byok` tells whether the `byok` figures count."""
 
-    spent_nano: int
-    held_nano: int
-    byok_spent_nano: int
-    byok_held_nano: int
-    counts_byok: bool
+    spent_nano: int = 0
+    held_nano: int = 0
+    byok_spent_nano: int = 0
+    byok_held_nano: int = 0
+    counts_byok: bool = False
 
     @property
     def counted_nano(self) -> int:
@@ -280,7 +280,7 @@ def read_counter(
         (scope, scope_id, window, start.isoformat()),
     ).fetchone()
     if row is None:
-        return CounterReading(0, 0, 0, 0, counts_byok=False)
+        return CounterReading()
     spent_nano, held_nano, byok_spent_nano, byok_held_nano, counts_byok = row
     return CounterReading(spent_nano, held_nano, byok_spent_nano, byok_held_nano, bool(counts_byok))
 

@@ -89,28 +89,45 @@ class Machine(RuleBasedStateMachine):
 TestLeases = Machine.TestCase
 
 
-def test_what_nobody_needed_goes_back_by_itself_and_at_once_at_the_end_of_a_window() -> None:
+def test_room_is_of_one_window_and_what_nobody_needed_goes_back_by_itself() -> None:
     back: list[tuple[str, int, int]] = []
-    now, due = [0.0], list[Callable[[], None]]()
-    leases = LimitLeases(back.extend, later=lambda _, work: due.append(work), clock=lambda: now[0])
-    limit = Limit("s", LARGE, DAY_S, 3)
-    leases.put([limit], [_START], 10, _START)
-    assert leases.take([limit]) == (_START,)
+    now, due = [0.0], list[tuple[float, Callable[[], None]]]()
+    leases = LimitLeases(back.extend, later=lambda *work: due.append(work), clock=lambda: now[0])
+    a, b = Limit("a", LARGE, DAY_S, 3), Limit("b", LARGE, DAY_S, 3)
+    leases.put([a], [_START], 1, _START)
+    leases.put([a], [_START], 1, _START)
+    now[0] = LEASE_S / 2
+    leases.put([b], [_START], 2, _START + DAY_S - 2)
+    assert [delay_s for delay_s, _ in due] == [LEASE_S]
 
-    # Room of another window is none of this one's.
-    assert not leases.put_back("s", _START - DAY_S, 3)
-    assert leases.put_back("s", _START, 3)
-    assert leases.take([limit]) == (_START,)
+    # Just what was held, and room of another window is none of this one's.
+    assert [leases.take([a]) for _ in range(3)] == [(_START,), (_START,), None]
+    assert not leases.put_back("a", _START - DAY_S, 3)
+    assert not leases.put_back("c", _START, 3)
+    assert leases.put_back("a", _START, 3)
+    assert leases.take([a, b]) == (_START, _START)
+    assert leases.put_back("a", _START, 2)
 
     now[0] = LEASE_S
-    assert leases.take([limit]) is None
-    due.pop()()
-    assert (back.pop(), due) == (("s", _START, -27), [])
+    assert not leases.put_back("a", _START, 3)
+    due.pop()[1]()
+    assert (back, leases.has_room([b])) == ([("a", _START, -2)], True)
+    # A round for the rest, and none for nothing.
+    assert [delay_s for delay_s, _ in due] == [LEASE_S]
+    now[0] = 2 * LEASE_S
+    assert leases.take([b]) is None
+    due.pop()[1]()
+    assert (back.pop(), due) == (("b", _START, -3), [])
 
+    # The next window's room takes the place of this one's.
+    leases.put([a], [_START], 1, _START)
+    leases.put([a], [_START + DAY_S], 1, _START + DAY_S)
+    assert back.pop() == ("a", _START, -3)
+    assert leases.take([a]) == (_START + DAY_S,)
     # In the last second of a window nothing is held.
-    leases.put([limit], [_START], 16, _START + DAY_S - 1)
-    assert leases.take([limit]) is None
-    assert back == [("s", _START, -48)]
+    leases.put([b], [_START], 16, _START + DAY_S - 1)
+    assert leases.take([b]) is None
+    assert back.pop() == ("b", _START, -48)
 
 
 # --- In a store -----------------------------------------------------------------------------------

@@ -148,6 +148,9 @@ def test_a_refusal_is_recalled_for_a_second_of_its_window() -> None:
     clock[0] = MINUTE_S * 8 - 0.5
     assert isinstance(limits.take(limit), Exceeded)
     assert [recall_at(at_s) for at_s in (59.9, 60)] == [True, False]
+    assert isinstance(limits.take(limit), Taken)
+    assert isinstance(limits.take(limit), Exceeded)
+    assert recall_at(60.5)
 
 
 def test_a_refusal_says_when_to_come_back_and_never_at_once() -> None:

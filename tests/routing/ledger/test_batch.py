@@ -66,10 +66,10 @@ class Books:
             self.session.rollback()
         return stands
 
-    def one_by_one(self, *orders: Order) -> list[Any]:
+    def one_by_one(self, *orders: Order, enforced: bool = True) -> list[Any]:
         self.session.begin()
         outcomes = apply_one_by_one(
-            self.session, self.counters, [Ticket(order) for order in orders], enforced=True
+            self.session, self.counters, [Ticket(order) for order in orders], enforced=enforced
         )
         self.session.commit()
         self.counters.keep_new()
@@ -103,6 +103,29 @@ def test_two_orders_of_two_accounts_stand_together(books: Books) -> None:
     assert totals(first) == (USD, 7 * CENT, 3 * CENT)
     assert key_counters(first)["day"] == (7 * CENT, 3 * CENT)
     assert (totals(second), open_holds(second)) == ((USD, 0, 0), [])
+    # Each was one transaction that asked for its locks once.
+    kinds = [sql.split()[0] for sql in books.session.sent]
+    assert (kinds.count("BEGIN"), kinds.count("COMMIT")) == (2, 2)
+    locks = [sql for sql in books.session.sent if sql.endswith("FOR NO KEY UPDATE")]
+    assert len(locks) == (0 if books.session.is_sqlite else 2)
+
+
+def test_a_hold_whose_commit_is_unknown_stands_once(books: Books) -> None:
+    payer = new_payer(USD)
+    hold = hold_order(payer, CENT)
+    books.one_by_one(hold)
+    again = hold._replace(replayed=True), hold_order(payer, CENT)._replace(replayed=True)
+    assert books.one_by_one(*again, hold_order(payer, CENT)) == [True] * 3
+    assert (totals(payer)[2], open_holds(payer)) == (3 * CENT, [CENT] * 3)
+
+
+def test_one_by_one_they_ask_the_balance_where_it_is_enforced(books: Books) -> None:
+    payer = new_payer(CENT)
+    (refused,) = books.one_by_one(hold_order(payer, CENT + 1))
+    assert isinstance(refused, HoldRefusal)
+    assert books.one_by_one(hold_order(payer, CENT + 1), enforced=False) == [True]
+    # Nothing is owed yet: what is free fits.
+    assert books.one_by_one(hold_order(payer, 0)) == [True]
 
 
 def test_holds_of_one_payer_are_summed(books: Books) -> None:
@@ -158,6 +181,8 @@ def test_a_limit_that_counts_own_credentials_holds_them_too(books: Books) -> Non
     counter = SpendCounter.objects.get(scope_id=str(payer.key_id), window="total")
     assert (counter.held_nano, counter.byok_held_nano) == (CENT, 30 * CENT)
     # 31 cents are held by both kinds: 19 are left.
+    (refused,) = books.one_by_one(hold_order(payer, 0, byok_nano=19 * CENT + 1))
+    assert isinstance(refused, HoldRefusal)
     assert not books.apply(hold_order(payer, 0, byok_nano=19 * CENT + 1), hold_order(payer, 0))
     (refused,) = books.one_by_one(hold_order(payer, CENT, byok_nano=19 * CENT))
     assert isinstance(refused, HoldRefusal)

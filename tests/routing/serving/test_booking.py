@@ -129,6 +129,24 @@ def test_what_is_to_be_done_meanwhile_is_done_before_the_wait(desk, wait: bool) 
     assert desk.told.meanwhile.call_count == 1
 
 
+def test_what_a_tool_asked_of_a_model_is_booked_without_a_report_of_its_own(desk) -> None:
+    desk.call.parent, desk.call.content = call_to(endpoint()), None
+    desk.call.stages = [{"type": "input"}]
+    desk.call.output_guard = Mock(take_stages=lambda: [{"type": "output"}])
+
+    answer = settle(desk.call, failed_outcome(NotFound("gone")), meanwhile=lambda: "answer")
+
+    assert answer == "answer"
+    assert desk.steps == ["submit", "uses.note", "rate_limits.settle", "wait"]
+    assert desk.call.stages == [{"type": "input"}, {"type": "output"}]
+    assert not desk.call.is_reported
+    # Nor is there any content where the workspace keeps none.
+    desk.call.settled = False
+    with pytest.raises(NotFound), FailureRecorder(desk.call, desk.attempts):
+        raise NotFound("gone")
+    assert desk.call.settled
+
+
 @pytest.mark.parametrize("cancelled", [True, False])
 def test_a_stream_is_charged_for_what_came(desk, cancelled: bool) -> None:
     relay = desk.relay("Hello", " you")
