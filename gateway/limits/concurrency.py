@@ -99,6 +99,8 @@ class ConcurrencyLimiter:
         # By scope, and by the request's own name: two that have the same place in turn differ.
         self._held: dict[str, dict[str, _StorePlace]] = {}
         self._spare: dict[str, list[_StorePlace]] = {}
+        # None of them ends before that moment.
+        self._spare_end = math.inf
         self._given_back: list[Place] = []
         self._will_renew = self._will_flush = self._will_sweep = False
         self._numbers = count()
@@ -109,15 +111,22 @@ class ConcurrencyLimiter:
 
     def take(self, bounds: Sequence[Bound]) -> list[Place] | Bound:
         """A place of each, or the bound that is reached."""
+        name = f"{self._process}:{next(self._numbers)}"
+        places, wanted, now = [], [], self._clock()
         for bound in bounds:
             if self.count_own(bound.scope) >= bound.most:
                 return bound
         # What may be used no more is given back with the same question: it would be in the way.
-        self._end_spare([bound.scope for bound in bounds], self._clock())
-        name = f"{self._process}:{next(self._numbers)}"
-        places = [Place(bound.scope, name) for bound in bounds]
+        if self._spare_end <= now:
+            self._end_spare(now)
         # Held before the store is asked: others of this process run meanwhile.
-        wanted = [bound for bound in bounds if not self._use_spare(bound, name)]
+        for bound in bounds:
+            spare = self._spare.get(bound.scope)
+            if not spare:
+                wanted.append(bound)
+            known = spare.pop() if spare else _StorePlace(name, 0.0, 0)
+            self._held.setdefault(bound.scope, {})[name] = known
+            places.append(Place(bound.scope, name))
         if not wanted:
             self._renew_later()
             return places
@@ -144,13 +153,6 @@ class ConcurrencyLimiter:
         self._renew_later()
         return places
 
-    def _use_spare(self, bound: Bound, name: str) -> bool:
-        """Hold a place for the request; False where the store must be asked for it."""
-        spare = self._spare.get(bound.scope, [])
-        place = spare.pop() if spare else _StorePlace(name, 0.0, 0)
-        self._held.setdefault(bound.scope, {})[name] = place
-        return place.name != name
-
     def give_back(self, places: Sequence[Place]) -> None:
         """End these places. Nobody waits for it; ended twice, they end once."""
         scopes = {place.scope for place in places if self._end(place)}
@@ -164,6 +166,7 @@ class ConcurrencyLimiter:
         own_spare = len(self._spare.get(ended.scope, ()))
         if own_spare < place.spare_max and place.until > self._clock():
             self._spare.setdefault(ended.scope, []).append(place)
+            self._spare_end = min(self._spare_end, place.until)
             self._sweep_later()
         elif self._store.is_configured:
             self._return(Place(ended.scope, place.name))
@@ -176,7 +179,7 @@ class ConcurrencyLimiter:
     def close(self) -> None:
         """End all places of this process."""
         self.give_back([Place(scope, name) for scope, held in self._held.items() for name in held])
-        self._end_spare(list(self._spare), math.inf)
+        self._end_spare(math.inf)
         self._flush()
 
     def _drop(self, place: Place) -> _StorePlace | None:
@@ -201,20 +204,20 @@ class ConcurrencyLimiter:
     def _sweep_later(self) -> None:
         if self._spare and not self._will_sweep:
             self._will_sweep = True
-            first = min(place.until for places in self._spare.values() for place in places)
-            self._later(max(0.0, first - self._clock()), self._sweep)
+            self._later(max(0.0, self._spare_end - self._clock()), self._sweep)
 
     def _sweep(self) -> None:
         self._will_sweep = False
-        self._end_spare(list(self._spare), self._clock())
+        self._end_spare(self._clock())
         self._sweep_later()
 
-    def _end_spare(self, scopes: Sequence[str], now: float) -> None:
+    def _end_spare(self, now: float) -> None:
         """Give back what may not be used any more at that moment."""
-        for scope in scopes:
-            places = self._spare.pop(scope, ())
+        spare, self._spare, self._spare_end = self._spare, {}, math.inf
+        for scope, places in spare.items():
             if left := [place for place in places if place.until > now]:
                 self._spare[scope] = left
+                self._spare_end = min(self._spare_end, *(place.until for place in left))
             for place in places:
                 if place.until <= now:
                     self._return(Place(scope, place.name))

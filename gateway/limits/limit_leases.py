@@ -17,6 +17,8 @@ LEASE_S: Final = 0.25
 REQUESTS_MAX: Final = 256
 REQUESTS_MIN: Final = 16
 SHARE: Final = 256
+# The store tells its time in whole ones of these.
+_TICK_S: Final = 0.001
 
 
 class LeasedLimit(Protocol):
@@ -52,7 +54,7 @@ class LimitLeases:
     ) -> None:
         self._give_back = give_back
         self._later = later
-        self._clock = clock
+        self.clock = clock
         self._leases: dict[str, _Lease] = {}
         self._will_sweep = False
 
@@ -62,16 +64,18 @@ class LimitLeases:
         found = self._find_leases(limits)
         if found is None:
             return None
+        starts = []
         for each, held in zip(limits, found, strict=True):
             held.room -= each.cost
-        return tuple([held.start for held in found])
+            starts.append(held.start)
+        return tuple(starts)
 
     def has_room(self, limits: Sequence[LeasedLimit]) -> bool:
         """Whether there is room held for all of them."""
         return self._find_leases(limits) is not None
 
     def _find_leases(self, limits: Sequence[LeasedLimit]) -> list[_Lease] | None:
-        leases, now = self._leases, self._clock()
+        leases, now = self._leases, self.clock()
         found = []
         for each in limits:
             held = leases.get(each.scope)
@@ -81,34 +85,38 @@ class LimitLeases:
         return found
 
     def put(
-        self, limits: Sequence[LeasedLimit], starts: Sequence[int], requests: int, at_s: int
+        self,
+        limits: Sequence[LeasedLimit],
+        starts: Sequence[int],
+        requests: int,
+        *,
+        at_s: float,
+        asked_at: float,
     ) -> None:
-        """Hold room for so many requests more, which the store gave at its Unix time `at_s`.
+        """Hold room for so many requests more, which the store gave at its Unix time `at_s` to who
+        asked at that moment of `clock`, or earlier.
 
-        Its seconds are whole ones, so in the last of a window nothing is held: it could be used in
-        the next.
+        What is held is never used in the next window: its end is counted from when it was asked.
         """
-        until = self._clock() + LEASE_S
+        now, until = self.clock(), asked_at + LEASE_S
         unwanted = []
         for each, start in zip(limits, starts, strict=True):
             room = requests * each.cost
-            if start + each.window_s - at_s <= 1:
-                unwanted.append((each.scope, start, -room))
-                continue
             held = self._leases.get(each.scope)
-            if held is not None and held.start == start:
+            if held is not None and held.start == start and held.until > now:
                 held.room += room
                 continue
             if held is not None:
                 unwanted.append((each.scope, held.start, -held.room))
-            self._leases[each.scope] = _Lease(start, room, until)
+            end = asked_at + (start + each.window_s - at_s) - _TICK_S
+            self._leases[each.scope] = _Lease(start, room, min(until, end))
         self._return(unwanted)
         self._sweep_later()
 
     def put_back(self, scope: str, start: int, amount: int) -> bool:
         """Keep what a request did not need, where there is room held of the same window."""
         held = self._leases.get(scope)
-        if held is None or held.start != start or held.until <= self._clock():
+        if held is None or held.start != start or held.until <= self.clock():
             return False
         held.room += amount
         return True
@@ -116,7 +124,7 @@ class LimitLeases:
     def sweep(self) -> None:
         """Give back what has been held for long enough."""
         self._will_sweep = False
-        now = self._clock()
+        now = self.clock()
         self._end([scope for scope, held in self._leases.items() if held.until <= now])
         self._sweep_later()
 

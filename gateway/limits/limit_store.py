@@ -23,7 +23,8 @@ _NO_MORE: Final = (1, 0, 1)
 # the same cost it took (`gateway.limits.limit_leases`), and what is used of each. An addition is
 # `{1, {{scope, start, amount}, ...}}`, for windows that are not over. The time is the store's own.
 _SCRIPT: Final = LuaScript("""
-local now = tonumber(redis.call('TIME')[1])
+local time = redis.call('TIME')
+local now = tonumber(time[1])
 local answers = {}
 local function kept(scope, start)
   local found = redis.call('HMGET', KEYS[1] .. scope, 'start', 'used')
@@ -61,15 +62,16 @@ for number, order in ipairs(cjson.decode(ARGV[1])) do
   end
   answers[number] = answer
 end
-return cjson.encode({now, answers})
+return cjson.encode({now * 1000 + math.floor(tonumber(time[2]) / 1000), answers})
 """)
 
 
 class LimitAnswer(NamedTuple):
-    """`at_s` is the store's Unix time; `refused` the number of the limit in the way, 0 for none;
-    `more` how many requests more it took for; `used` what is used of each limit now."""
+    """`at_s` is the store's Unix time, cut to milliseconds; `refused` the number of the limit in
+    the way, 0 for none; `more` how many requests more it took for; `used` what is used of each
+    limit now."""
 
-    at_s: int
+    at_s: float
     refused: int
     more: int
     used: list[int]
@@ -170,12 +172,12 @@ class LimitStore:
             key = f"{cache_key('limit')}:"
             raw = self._hints.run(lambda store: bytes(_SCRIPT.run(store, key, written)), None)
             if raw is not None:
-                at_s, answers = loads(raw)
+                at_ms, answers = loads(raw)
                 for order, answer in zip(orders, answers, strict=True):
                     # An addition has no more to say, and nobody waits for it.
                     if len(answer) > 1:
                         refused, more, *used = map(int, answer)
-                        order.answer = LimitAnswer(int(at_s), refused, more, used)
+                        order.answer = LimitAnswer(int(at_ms) / 1000, refused, more, used)
         finally:
             for order in orders:
                 if order.done is not None:

@@ -61,6 +61,14 @@ class Exceeded(NamedTuple):
         return find_window_start(self.at_s, self.limit.window_s) + self.limit.window_s
 
 
+class Standing(NamedTuple):
+    """How much is left of a limit, until the Unix time at which its window ends."""
+
+    left: int
+    limit: Limit
+    reset_s: int
+
+
 class WindowCount(NamedTuple):
     """So many in the window that began then."""
 
@@ -95,8 +103,12 @@ class RateLimiter:
         starts = self._leases.take(limits)
         if starts is not None:
             return Taken(limits, starts)
+        asked_at = self._leases.clock()
         answer = self._store.take(limits)
         taken = self._apply_answer(limits, answer) if answer else self._take_locally(limits)
+        if answer is not None and answer.more and isinstance(taken, Taken):
+            more, at_s = answer.more, answer.at_s
+            self._leases.put(limits, taken.starts, more, at_s=at_s, asked_at=asked_at)
         if isinstance(taken, Exceeded):
             _keep(self._refused, taken.limit.scope, (self._clock(), taken.used))
         return taken
@@ -135,12 +147,20 @@ class RateLimiter:
         answer = self._store.look([limit._replace(cost=0)])
         if answer is not None:
             return answer.used[0]
-        return self.estimate_used(limit)
+        return count_at(self._counts.get(limit.scope), self._clock(), limit.window_s).used
 
-    def estimate_used(self, limit: Limit) -> int:
-        """How much of it is used as far as this process knows, which asks nobody."""
-        count = count_at(self._counts.get(limit.scope), self._clock(), limit.window_s)
-        return count.used
+    def find_tightest(self, limits: Sequence[Limit]) -> Standing:
+        """Of which of them the least is left, as far as this process knows."""
+        now = math.floor(self._clock())
+        found: Standing | None = None
+        for limit in limits:
+            count = self._counts.get(limit.scope)
+            start = now - now % limit.window_s
+            left = limit.most - (count.used if count is not None and count.start == start else 0)
+            if found is None or left < found.left:
+                found = Standing(left, limit, start + limit.window_s)
+        assert found is not None, "of no limits none is the tightest"
+        return found if found.left >= 0 else found._replace(left=0)
 
     def add(self, taken: Taken, amounts: Sequence[int]) -> None:
         """Add to what is used of each limit that was taken from; less than zero gives back. Of a
@@ -180,8 +200,6 @@ class RateLimiter:
         if answer.refused:
             at = answer.refused - 1
             return Exceeded(limits[at], answer.used[at], answer.at_s)
-        if answer.more:
-            self._leases.put(limits, starts, answer.more, answer.at_s)
         return Taken(limits, starts)
 
     def _take_locally(self, limits: tuple[Limit, ...]) -> Taken | Exceeded:

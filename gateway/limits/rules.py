@@ -10,8 +10,8 @@ from pydantic_core import PydanticCustomError
 
 from gateway.http.jsonio import JsonObject
 from gateway.http.resources import Body
-from gateway.limits.concurrency import Bound, Place
-from gateway.limits.limits import DAY_S, MINUTE_S, Limit, Taken
+from gateway.limits.concurrency import Place
+from gateway.limits.limits import MINUTE_S, Taken
 
 LIMITS_MAX: Final = 32
 FIGURE_MAX: Final = 1_000_000_000
@@ -191,32 +191,6 @@ def describe_counter(name: str) -> str:
     if user:
         words += " and end user"
     return f"{words} and tag" if tag else words
-
-
-def list_windows(rule: RateRule, marks: Marks, tokens: int, calls: int = 1) -> list[Limit]:
-    """What a request of so many tokens at most, sent in so many calls, takes of the rule's windows.
-    One that may use more tokens than the whole limit waits for a minute that is all its own, and
-    one of more calls than a burst for a part of a minute."""
-    name, found = rule.name_counter(marks), []
-    if rule.requests_per_minute is not None:
-        found.append(Limit(f"{REQUESTS}:{name}", rule.requests_per_minute, MINUTE_S, calls))
-        if rule.burst is not None:
-            window_s = max(1, MINUTE_S * rule.burst // rule.requests_per_minute)
-            cost = min(calls, rule.burst)
-            found.append(Limit(f"{BURST}:{name}", rule.burst, window_s, cost))
-    if rule.requests_per_day is not None:
-        found.append(Limit(f"{DAY}:{name}", rule.requests_per_day, DAY_S, calls))
-    if rule.tokens_per_minute is not None:
-        most = rule.tokens_per_minute
-        found.append(Limit(f"{TOKENS}:{name}", most, MINUTE_S, min(tokens, most)))
-    return found
-
-
-def find_bound(rule: RateRule, marks: Marks) -> Bound | None:
-    """How many requests of the rule may be under way; None where it does not say."""
-    if rule.concurrent is None:
-        return None
-    return Bound(f"places:{rule.name_counter(marks)}", rule.concurrent)
 
 
 class LimitsTaken(NamedTuple):

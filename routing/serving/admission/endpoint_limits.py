@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 from gateway.http.errors import GatewayError, InvalidRequest, RateLimited
+from gateway.limits.allowances import NOTHING, Allowance, RuleSet
 from gateway.limits.concurrency import Bound, concurrency_limiter
 from gateway.limits.fair_queue import fair_queue
 from gateway.limits.limits import Exceeded, Limit, Taken, build_refusal, rate_limiter
@@ -18,8 +19,6 @@ from gateway.limits.rules import (
     Marks,
     RateRule,
     describe_counter,
-    find_bound,
-    list_windows,
 )
 from gateway.live_settings import settings
 from routing.entities.entries import EndpointEntry
@@ -36,6 +35,8 @@ _COUNTS_CALLS: Final = (REQUESTS, DAY, BURST)
 _OF_CREDENTIAL: Final = f"{TOKENS}:credential:"
 # Of one request at one endpoint.
 CALLS_AT_ONCE: Final = 8
+# Of keys, endpoints and credentials whose rules were looked at last.
+_SETS_MAX: Final = 1024
 # A place may become free at any moment.
 _PLACE_RETRY_S: Final = 1
 _WORDS: Final = {
@@ -45,13 +46,16 @@ _WORDS: Final = {
 }
 
 
-# Rules of a caller that count what some endpoints are asked, and those that count whole requests:
-# callers are kept, and most have rules of one kind.
-list_endpoint_rules: IdentityCache[tuple[RateRule, ...], tuple[RateRule, ...]] = IdentityCache(
-    lambda rules: tuple(rule for rule in rules if rule.names_endpoints)
+# Rules of a caller that count whole requests, those that count what some endpoints are asked, and
+# those of an endpoint or a credential. Whose they are is kept, and they with it.
+find_request_rules: IdentityCache[tuple[RateRule, ...], RuleSet] = IdentityCache(
+    lambda rules: RuleSet([rule for rule in rules if not rule.names_endpoints]), size_max=_SETS_MAX
 )
-list_request_rules: IdentityCache[tuple[RateRule, ...], tuple[RateRule, ...]] = IdentityCache(
-    lambda rules: tuple(rule for rule in rules if not rule.names_endpoints)
+_find_endpoint_rules: IdentityCache[tuple[RateRule, ...], RuleSet] = IdentityCache(
+    lambda rules: RuleSet([rule for rule in rules if rule.names_endpoints]), size_max=_SETS_MAX
+)
+_find_shared_rules: IdentityCache[tuple[RateRule, ...], RuleSet] = IdentityCache(
+    RuleSet, size_max=_SETS_MAX
 )
 
 
@@ -104,7 +108,7 @@ def take_limits(
 def take_for_endpoint(
     progress: RequestProgress,
     endpoint: EndpointEntry,
-    more_rules: Sequence[RateRule] = (),
+    more_rules: tuple[RateRule, ...] = (),
     *,
     in_turn: bool = False,
 ) -> LimitsTaken | Full | None:
@@ -112,28 +116,34 @@ def take_for_endpoint(
     credential that it is asked with. A later turn of a loop goes on with what an earlier one took
     there, but for the rules of a credential that is asked with for the first time. With `in_turn`
     nothing is taken where it is the turn of others that wait."""
+    if not (more_rules or endpoint.rate_rules or progress.context.caller.rate_rules):
+        return None
     earlier = [
         each
         for each in (progress.attempts if progress.loop is not None else ())
         if each.endpoint is endpoint and each.limits is not None
     ]
-    rules = [] if earlier else [*endpoint.rate_rules, *list_own_rules(progress, endpoint)]
+    marks = read_marks(progress)
+    allowances = []
+    if not earlier:
+        if endpoint.rate_rules:
+            allowances.append(_find_shared_rules(endpoint.rate_rules).allow(marks))
+        allowances.append(allow_endpoint(progress, endpoint, marks))
     # Rules name the credential that they are of.
-    if not any(each.house is not None and each.house.rate_rules == more_rules for each in earlier):
-        rules += more_rules
-    if not rules:
+    if more_rules and not any(
+        each.house is not None and each.house.rate_rules == more_rules for each in earlier
+    ):
+        allowances.append(_find_shared_rules(more_rules).allow(marks))
+    if not any(each.windows or each.bounds for each in allowances):
         return None
-    marks, calls = read_marks(progress), len(progress.demands(endpoint))
-    tokens = bound_tokens(progress, endpoint)
-    windows = [limit for rule in rules for limit in list_windows(rule, marks, tokens, calls)]
+    calls = len(progress.demands(endpoint))
+    counts_tokens = any(each.token_windows for each in allowances)
+    tokens = bound_tokens(progress, endpoint) if counts_tokens else 0
+    windows = [limit for each in allowances for limit in each.list_limits(tokens, calls)]
     # Calls of a hedged request are under way at the same time, so that each takes a place.
     is_one_of_many = progress.loop is not None or progress.parent is not None
-    held = set(_list_own_places(progress)) if is_one_of_many else set()
-    bounds = [
-        bound
-        for rule in rules
-        if (bound := find_bound(rule, marks)) is not None and bound.scope not in held
-    ]
+    held = set(_list_own_places(progress)) if is_one_of_many else ()
+    bounds = [bound for each in allowances for bound in each.bounds if bound.scope not in held]
     if in_turn and (overtaken := fair_queue().find_overtaken(bounds, progress.waiting)):
         return Full(overtaken)
     return take_limits(windows, bounds, calls=calls)
@@ -158,19 +168,13 @@ def read_marks(progress: RequestProgress) -> Marks:
     return Marks(asking.context.chat.user, progress.context.tags)
 
 
-def list_own_rules(progress: RequestProgress, endpoint: EndpointEntry) -> list[RateRule]:
-    """The rules of key and workspace that count what this endpoint is asked."""
-    own = progress.context.caller.rate_rules
-    if not own or not (own := list_endpoint_rules(own)):
-        return []
-    marks = read_marks(progress)
-    return [
-        rule
-        for rule in own
-        if rule.counts(marks)
-        and rule.model in (None, endpoint.canonical_slug)
-        and rule.provider in (None, endpoint.provider.slug)
-    ]
+def allow_endpoint(progress: RequestProgress, endpoint: EndpointEntry, marks: Marks) -> Allowance:
+    """What rules of key and workspace let it take that count what this endpoint is asked."""
+    rules = progress.context.caller.rate_rules
+    if not rules:
+        return NOTHING
+    found = _find_endpoint_rules(rules)
+    return found.allow(marks, endpoint.canonical_slug, endpoint.provider.slug)
 
 
 def pass_over(progress: RequestProgress, endpoint: EndpointEntry, step: str = LIMITS_STEP) -> None:

@@ -5,38 +5,38 @@ Requests count once they are sent to an upstream. Tokens are reserved by an uppe
 what is admitted in a minute never exceeds the limit, and corrected once their number is known.
 """
 
-from collections.abc import Sequence
 from datetime import UTC, datetime
 from functools import lru_cache
-from typing import Final, NamedTuple
+from typing import Final
 
 from accounts.caller import Caller
 from accounts.rates import FREE_DAY, daily_limit, has_low_quota
 from gateway.http.errors import GatewayError
 from gateway.http.jsonio import format_time
+from gateway.limits.allowances import NOTHING, Allowance
 from gateway.limits.concurrency import Bound, concurrency_limiter
 from gateway.limits.limits import (
     MINUTE_S,
     Exceeded,
     Limit,
+    Standing,
     Taken,
     build_refusal,
-    find_window_start,
     rate_limiter,
 )
-from gateway.limits.rules import TOKENS, Marks, RateRule, find_bound, list_windows
+from gateway.limits.rules import TOKENS
 from gateway.live_settings import settings
 from routing.metering.usage import Usage
 from routing.serving.admission.endpoint_limits import (
     KEY_TOKENS,
     Full,
+    allow_endpoint,
     bound_tokens,
     build_limit_error,
     correct_windows,
     end_attempt_places,
+    find_request_rules,
     is_shared,
-    list_own_rules,
-    list_request_rules,
     read_marks,
     settle_attempts,
     take_limits,
@@ -59,14 +59,10 @@ def too_many(progress: RequestProgress) -> GatewayError | None:
     """Count a request that is about to be sent; the 429 where there were too many."""
     if not has_limits(progress.context.caller):
         return None
-    bounds: list[Bound] = []
-    marks = read_marks(progress)
-    rules = _list_rules(progress, marks)
-    if rules and progress.parent is None:
-        # Who asks a model for a tool is one of those under way already.
-        found = (find_bound(rule, marks) for rule in rules)
-        bounds = [bound for bound in found if bound is not None]
-    taken = take_limits(_list_limits(progress, rules, marks), bounds)
+    allowance = _allow_request(progress)
+    # Who asks a model for a tool is one of those under way already.
+    bounds = allowance.bounds if progress.parent is None else ()
+    taken = take_limits(_list_limits(progress, allowance), bounds)
     if isinstance(taken, Full):
         return refuse_full(progress, taken)
     progress.limits_taken, progress.places = taken.windows, taken.places
@@ -77,8 +73,7 @@ def would_be_too_many(progress: RequestProgress) -> GatewayError | None:
     """The 429 that the call would get if it were sent now. It counts for nothing."""
     if not has_limits(progress.context.caller):
         return None
-    marks = read_marks(progress)
-    limits = _list_limits(progress, _list_rules(progress, marks), marks)
+    limits = _list_limits(progress, _allow_request(progress))
     exceeded = rate_limiter().find_exceeded(*limits) if limits else None
     return None if exceeded is None else refuse_full(progress, Full(exceeded))
 
@@ -110,7 +105,7 @@ def end_places(progress: RequestProgress) -> None:
     end_attempt_places(progress)
 
 
-def _list_limits(progress: RequestProgress, rules: Sequence[RateRule], marks: Marks) -> list[Limit]:
+def _list_limits(progress: RequestProgress, allowance: Allowance) -> list[Limit]:
     """Those that are on and concern this call."""
     payer, limits = progress.context.payer, []
     is_free, is_other = _find_tiers(progress)
@@ -120,20 +115,19 @@ def _list_limits(progress: RequestProgress, rules: Sequence[RateRule], marks: Ma
         limits.append(per_day)
     if is_other and (requests := settings.ROUTER_KEY_RPM):
         limits.append(_one_request(payer.key_id, requests))
-    if is_other and (tokens := settings.ROUTER_KEY_TPM):
+    most = settings.ROUTER_KEY_TPM if is_other else None
+    tokens = _most_tokens(progress) if most or allowance.token_windows else 0
+    if most:
         # One that may use more than the whole limit waits for a minute that is all its own.
-        cost = min(_most_tokens(progress), tokens)
-        limits.append(Limit(f"{KEY_TOKENS}:{payer.key_id}", tokens, MINUTE_S, cost))
-    if rules:
-        tokens = _most_tokens(progress)
-        limits += [limit for rule in rules for limit in list_windows(rule, marks, tokens)]
+        limits.append(Limit(f"{KEY_TOKENS}:{payer.key_id}", most, MINUTE_S, min(tokens, most)))
+    limits += allowance.list_limits(tokens)
     return limits
 
 
-def _list_rules(progress: RequestProgress, marks: Marks) -> list[RateRule]:
-    """The rules of key and workspace that count whole requests."""
+def _allow_request(progress: RequestProgress) -> Allowance:
+    """What the rules of key and workspace that count whole requests let it take."""
     rules = progress.context.caller.rate_rules
-    return [rule for rule in list_request_rules(rules) if rule.counts(marks)] if rules else []
+    return find_request_rules(rules).allow(read_marks(progress)) if rules else NOTHING
 
 
 def has_limits(caller: Caller) -> bool:
@@ -187,9 +181,9 @@ def refuse_full(progress: RequestProgress, full: Full) -> GatewayError:
         limit = exceeded.limit
         word = "tokens" if limit.scope.startswith((TOKENS, KEY_TOKENS)) else "requests"
         left = max(0, limit.most - exceeded.used)
-        standing = _Standing(left, limit, exceeded.reset_s)
+        standing = Standing(left, limit, exceeded.reset_s)
         format_name = progress.context.format.name
-        error.headers |= _write_headers(word, [standing], format_name, exceeded.at_s)
+        error.headers |= _write_headers(word, standing, format_name, exceeded.at_s)
     return error
 
 
@@ -217,12 +211,6 @@ def _write_refusal(caller: Caller, exceeded: Exceeded, kind: str) -> str:
 # --- What is left, in the headers that the official clients' users read ---------------------------
 
 
-class _Standing(NamedTuple):
-    left: int
-    limit: Limit
-    reset_s: int
-
-
 def build_limit_headers(
     progress: RequestProgress, taken: Taken | None, *, now_s: float
 ) -> dict[str, str]:
@@ -234,24 +222,18 @@ def build_limit_headers(
     """
     if taken is None and not progress.context.caller.rate_rules:
         return {}
-    windows = [] if taken is None else list(zip(taken.limits, taken.starts, strict=True))
+    limits = [] if taken is None else list(taken.limits)
     attempt = progress.last_attempt
     if attempt is not None:
-        marks = read_marks(progress)
-        for rule in list_own_rules(progress, attempt.endpoint):
-            windows += [
-                (limit, find_window_start(now_s, limit.window_s))
-                for limit in list_windows(rule, marks, tokens=1)
-            ]
+        limits += allow_endpoint(progress, attempt.endpoint, read_marks(progress)).windows
     headers: dict[str, str] = {}
     for word, is_tokens in (("requests", False), ("tokens", True)):
-        standings = []
-        for limit, start in windows:
-            if limit.scope.startswith((TOKENS, KEY_TOKENS)) is is_tokens:
-                left = max(0, limit.most - rate_limiter().estimate_used(limit))
-                standings.append(_Standing(left, limit, start + limit.window_s))
-        if standings:
-            headers |= _write_headers(word, standings, progress.context.format.name, now_s)
+        of_kind = [
+            each for each in limits if each.scope.startswith((TOKENS, KEY_TOKENS)) is is_tokens
+        ]
+        if of_kind:
+            tightest = rate_limiter().find_tightest(of_kind)
+            headers |= _write_headers(word, tightest, progress.context.format.name, now_s)
     return headers
 
 
@@ -264,10 +246,8 @@ def describe_stay(progress: RequestProgress) -> dict[str, str]:
     return {"X-Router-Queue-Place": str(stay.place), "X-Router-Queue-Ms": str(waited_ms)}
 
 
-def _write_headers(
-    word: str, standings: Sequence[_Standing], format_name: str, now_s: float
-) -> dict[str, str]:
-    left, limit, reset_s = min(standings)
+def _write_headers(word: str, standing: Standing, format_name: str, now_s: float) -> dict[str, str]:
+    left, limit, reset_s = standing
     if format_name == _MESSAGES:
         moment = format_time(datetime.fromtimestamp(reset_s, UTC))
         values = {"limit": str(limit.most), "remaining": str(left), "reset": moment}

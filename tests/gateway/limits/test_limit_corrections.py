@@ -55,7 +55,7 @@ class Scripted:
         self.store.answer = LimitAnswer(self.now, refused, more, list(used))
 
     def used(self, *limits: Limit) -> list[int]:
-        return [self.limiter.estimate_used(limit) for limit in limits]
+        return [limit.most - self.limiter.find_tightest([limit]).left for limit in limits]
 
 
 A, B = Limit("a", 100, DAY_S, 10), Limit("b", 100, DAY_S, 10)

@@ -50,7 +50,8 @@ class Machine(RuleBasedStateMachine):
         limits = [Limit(scope, LARGE, DAY_S, cost) for scope in scopes]
         start = _START + window * DAY_S
         self.put += len(limits) * requests * cost
-        self.leases.put(limits, [start] * len(limits), requests, start + at)
+        starts = [start] * len(limits)
+        self.leases.put(limits, starts, requests, at_s=start + at, asked_at=self.now)
 
     @rule(
         scopes=st.lists(st.sampled_from("ab"), min_size=1, max_size=2, unique=True),
@@ -94,10 +95,10 @@ def test_room_is_of_one_window_and_what_nobody_needed_goes_back_by_itself() -> N
     now, due = [0.0], list[tuple[float, Callable[[], None]]]()
     leases = LimitLeases(back.extend, later=lambda *work: due.append(work), clock=lambda: now[0])
     a, b = Limit("a", LARGE, DAY_S, 3), Limit("b", LARGE, DAY_S, 3)
-    leases.put([a], [_START], 1, _START)
-    leases.put([a], [_START], 1, _START)
+    leases.put([a], [_START], 1, at_s=_START, asked_at=now[0])
+    leases.put([a], [_START], 1, at_s=_START, asked_at=now[0])
     now[0] = LEASE_S / 2
-    leases.put([b], [_START], 2, _START + DAY_S - 2)
+    leases.put([b], [_START], 2, at_s=_START + DAY_S - 2, asked_at=now[0])
     assert [delay_s for delay_s, _ in due] == [LEASE_S]
 
     # Just what was held, and room of another window is none of this one's.
@@ -120,14 +121,33 @@ def test_room_is_of_one_window_and_what_nobody_needed_goes_back_by_itself() -> N
     assert (back.pop(), due) == (("b", _START, -3), [])
 
     # The next window's room takes the place of this one's.
-    leases.put([a], [_START], 1, _START)
-    leases.put([a], [_START + DAY_S], 1, _START + DAY_S)
+    leases.put([a], [_START], 1, at_s=_START, asked_at=now[0])
+    next_start = _START + DAY_S
+    leases.put([a], [next_start], 1, at_s=next_start, asked_at=now[0])
     assert back.pop() == ("a", _START, -3)
-    assert leases.take([a]) == (_START + DAY_S,)
-    # In the last second of a window nothing is held.
-    leases.put([b], [_START], 16, _START + DAY_S - 1)
-    assert leases.take([b]) is None
-    assert back.pop() == ("b", _START, -48)
+    assert leases.take([a]) == (next_start,)
+
+
+def test_what_is_held_ends_with_its_window_counted_from_when_it_was_asked() -> None:
+    back: list[tuple[str, int, int]] = []
+    now, due = [5.0], list[Callable[[], None]]()
+    leases = LimitLeases(back.extend, later=lambda _, work: due.append(work), clock=lambda: now[0])
+    second, day = Limit("second", LARGE, 1), Limit("day", LARGE, DAY_S)
+    # The store gave it a tenth before the second was over, the answer came after another twentieth.
+    now[0] = 5.05
+    leases.put([second, day], [_START, _START], 16, at_s=_START + 0.9, asked_at=5.0)
+    assert leases.take([second, day]) == (_START, _START)
+    now[0] = 5.098
+    assert leases.take([second]) == (_START,)
+    now[0] = 5.1
+    assert leases.take([second]) is None
+    assert leases.take([day]) == (_START,)
+    # A next one takes its place, and what was left of it goes back.
+    leases.put([second], [_START + 1], 16, at_s=_START + 1.0, asked_at=5.1)
+    assert (back, leases.take([second])) == ([("second", _START, -14)], (_START + 1,))
+    now[0] = 5.25
+    leases.put([day], [_START], 16, at_s=_START + 1.15, asked_at=5.25)
+    assert (back[1:], leases.take([day])) == ([("day", _START, -14)], (_START,))
 
 
 # --- In a store -----------------------------------------------------------------------------------

@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
+from gateway.limits.allowances import build_allowance
 from gateway.limits.concurrency import ConcurrencyLimiter
 from gateway.limits.limits import Limit
-from gateway.limits.rules import LimitsTaken, Marks, RateRule, build_rules, list_windows
+from gateway.limits.rules import LimitsTaken, Marks, RateRule, build_rules
 from gateway.shared_cache import SharedCache
 from routing.entities.entries import EndpointEntry, HouseCredential
 from routing.entities.exchange import Answer
@@ -103,7 +104,7 @@ def test_who_is_ended_while_further_places_are_asked_leaves_nothing(counters, pl
     places.take = end_at_the_second
     with pytest.raises(Ended):
         endpoint_limits.take_for_endpoint(call, limited)
-    [window] = list_windows(rules[0], endpoint_limits.read_marks(call), tokens=1)
+    [window] = build_allowance(rules, endpoint_limits.read_marks(call)).windows
     assert places.count_own("places:endpoint:1||||") == 0
     assert counters.left(window) == 5
 
@@ -162,7 +163,7 @@ def test_what_nobody_read_of_an_answer_counts_at_its_endpoint_and_ends_its_place
     assert places.count_own("places:endpoint:1||||") == 0
     rate_limits.settle(call, Usage(7, 7))
 
-    [window] = list_windows(rules[0], Marks(), tokens=1)
+    [window] = build_allowance(rules, Marks()).windows
     assert counters.left(window) == 5000 - tokens
 
 
@@ -308,6 +309,6 @@ def test_a_burst_is_a_window_of_its_own(
 ) -> None:
     (rule,) = build_rules("key:1", [{"requests_per_minute": per_minute, "burst": burst}])
 
-    found = list_windows(rule, Marks(), tokens=1, calls=calls)
+    found = build_allowance([rule], Marks()).list_limits(tokens=1, calls=calls)
 
     assert [(each.most, each.window_s, each.cost) for each in found] == windows

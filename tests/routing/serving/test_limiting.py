@@ -16,8 +16,8 @@ from pytest_django import Settings
 
 from accounts.authentication import KeyUses
 from gateway.http.errors import RateLimited, Unavailable
+from gateway.limits.allowances import NOTHING
 from gateway.limits.limits import DAY_S, MINUTE_S, Limit, Taken
-from gateway.limits.rules import Marks
 from routing.ledger.orders import Payer, TopUpOrder
 from routing.metering.usage import Usage
 from routing.planning import admission_errors
@@ -51,7 +51,7 @@ def all_on(settings: Settings) -> Settings:
 
 def wanted(call: RequestProgress) -> list[tuple[str, int, int, int]]:
     """Kind, number, window and cost of each limit that the call counts against."""
-    found = rate_limits._list_limits(call, [], Marks())
+    found = rate_limits._list_limits(call, NOTHING)
     return [(each.scope.partition(":")[0], each.most, each.window_s, each.cost) for each in found]
 
 
@@ -65,7 +65,7 @@ def test_who_is_refused_early_is_refused_for_nothing(all_on, counters, monkeypat
     # Of money another test speaks: this call has no account that could be read.
     monkeypatch.setattr(admission_errors, "_refuse_broke", lambda call: None)
     call = call_to()
-    limit = rate_limits._list_limits(call, [], Marks())[0]
+    limit = rate_limits._list_limits(call, NOTHING)[0]
     with monkeypatch.context() as patch:
         # Whoever takes, though it be to give back, fails here.
         patch.setattr(counters, "take", None)
@@ -112,7 +112,7 @@ def test_who_bought_enough_has_the_larger_day(all_on, counters, bought, most, te
     all_on.ROUTER_FREE_RPM = 0
     call = call_to(at(FREE))
     call.context = call.context._replace(caller=replace(call.context.caller, bought_nano=bought))
-    (limit,) = rate_limits._list_limits(call, [], Marks())
+    (limit,) = rate_limits._list_limits(call, NOTHING)
     assert limit.most == most
     assert isinstance(counters.take(limit._replace(cost=most)), Taken)
 
