@@ -38,6 +38,7 @@ _TRAINING: Final = {
     "enable_free_model_training": "free models that train on prompts",
     "enable_free_model_publication": "free models that publish prompts",
 }
+_NAMING: Final = ("name", "description")
 _SWITCHES: Final = ("output_shadow", "enforce_schema")
 _LISTS: Final = ("allowed_models", "ignored_models", "allowed_providers", "ignored_providers")
 
@@ -159,7 +160,7 @@ class GuardrailForm(forms.Form):
     )
     reset_interval = forms.ChoiceField(
         required=False,
-        label="The limit begins anew",
+        label="The limit starts over",
         choices=[("", "No limit"), *Guardrail.Reset.choices],
     )
 
@@ -195,10 +196,14 @@ class GuardrailForm(forms.Form):
                 required=False, choices=_PLACES, label=f"Where pattern {number} is looked for"
             )
 
+    def naming_fields(self) -> list[forms.BoundField]:
+        return [self[name] for name in _NAMING if name in self.fields]
+
     def plain_fields(self) -> list[forms.BoundField]:
-        """The fields that are no rows of filters."""
+        """The fields that are no rows of filters, and do not name the guardrail."""
         rows = ("builtin_", "output_", "users_", "pattern_", "label_", "action_", "place_", PREFIX)
-        names = [name for name in self.fields if name in _SWITCHES or not name.startswith(rows)]
+        others = [name for name in self.fields if name not in _NAMING]
+        names = [name for name in others if name in _SWITCHES or not name.startswith(rows)]
         return [self[name] for name in names]
 
     def builtin_rows(self) -> list[tuple[str, *tuple[forms.BoundField, ...]]]:

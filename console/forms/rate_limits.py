@@ -35,7 +35,7 @@ class FiguresForm(forms.Form):
     requests_per_day = _build_figure("Requests per day")
     tokens_per_minute = _build_figure("Tokens per minute")
     concurrent = _build_figure("Requests at the same time")
-    burst = _build_figure("Of those per minute, in a burst")
+    burst = _build_figure("Burst: of those per minute at once")
 
     def clean_burst(self) -> int | None:
         burst: int | None = self.cleaned_data["burst"]

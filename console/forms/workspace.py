@@ -145,7 +145,7 @@ class MemberKeysForm(FiguresForm):
     limit_usd = UsdField(
         label="Limit of each key in USD", required=False, min_value=0, help_text="Empty: no limit."
     )
-    limit_reset = forms.ChoiceField(label="The limit begins anew", required=False, choices=RESETS)
+    limit_reset = forms.ChoiceField(label="The limit starts over", required=False, choices=RESETS)
     allowed_models = ModelsField(
         label="Only these models",
         required=False,

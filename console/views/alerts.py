@@ -100,7 +100,7 @@ class ChannelForm(forms.Form):
         choices=_KINDS,
         widget=build_checkboxes(),
         label="What it hears of",
-        help_text="Nothing chosen is everything.",
+        help_text="Choose none to hear of all events.",
     )
 
     def __init__(self, scope: Scope, *args: Any, **options: Any) -> None:

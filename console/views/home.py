@@ -116,7 +116,7 @@ def _list_operator_notices() -> list[Notice]:
     parked = {_identify(each) for each in endpoints if each.pk in learned.standing.parked}
     failing = {_identify(each) for each in endpoints if each.pk in learned.standing.unstable}
     ill = [
-        ("bad", "fails requests; others take them", failing - parked),
+        ("bad", "is failing; other providers take its requests", failing - parked),
         ("warn", "is parked: it asked to be left alone", parked),
     ]
     for tone, text, found in ill:

@@ -76,6 +76,10 @@ COLUMNS: Final = (
 )
 
 
+# Of a key's form, what few keys need.
+_FURTHER: Final = (*FIGURES, "hedge", "rescue")
+
+
 def _build_wish(label: str) -> forms.TypedChoiceField:
     """A column that may be null."""
     return forms.TypedChoiceField(
@@ -96,7 +100,7 @@ class LimitForm(FiguresForm):
         label="Limit in USD", required=False, min_value=0, help_text="Empty for no limit."
     )
     limit_reset = forms.ChoiceField(
-        label="The limit begins anew", required=False, choices=RESETS, help_text="Days are UTC."
+        label="The limit starts over", required=False, choices=RESETS, help_text="Days are UTC."
     )
 
     allowed_models = ModelsField(
@@ -107,6 +111,18 @@ class LimitForm(FiguresForm):
     hedge = _build_wish("Ask a second endpoint where the first is late")
     rescue = _build_wish("Continue streams that break off")
 
+    def first_fields(self) -> list[forms.BoundField]:
+        return [self[name] for name in self.fields if name not in _FURTHER]
+
+    def further_fields(self) -> list[forms.BoundField]:
+        """What few keys need: folded on the page."""
+        return [self[name] for name in _FURTHER]
+
+    def has_further(self) -> bool:
+        """Whether any of these says something, or is wrong."""
+        values = (each.errors or each.value() for each in self.further_fields())
+        return any(value not in (None, "") for value in values)
+
     def read_reset(self) -> str | None:
         return self.cleaned_data["limit_reset"] or None
 
@@ -115,9 +131,7 @@ class NewKeyForm(LimitForm):
     """What a new key is made of."""
 
     workspace = forms.ChoiceField(label="Workspace")
-    lifetime = forms.ChoiceField(
-        label="It stops working", required=False, choices=_LIFETIME_CHOICES
-    )
+    lifetime = forms.ChoiceField(label="The key expires", required=False, choices=_LIFETIME_CHOICES)
 
     field_order = (
         "name",
@@ -168,7 +182,7 @@ class ChangedKeyForm(LimitForm):
     """What a key is from now on."""
 
     lifetime = forms.ChoiceField(
-        label="It stops working", required=False, choices=_NEW_LIFETIME_CHOICES
+        label="The key expires", required=False, choices=_NEW_LIFETIME_CHOICES
     )
 
     field_order = ("name", "limit_usd", "limit_reset", "lifetime", "allowed_models", *FIGURES)

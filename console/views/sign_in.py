@@ -65,9 +65,9 @@ SESSIONS: Final = (
 
 
 def front_page(request: HttpRequest) -> HttpResponseBase:
-    """`/`: home for people who are signed in, a sign-in form for others. Programs that ask for no
-    HTML get the API's own answer to an unknown path."""
-    if "text/html" not in request.headers.get("Accept", ""):
+    """`/`: home for people who are signed in, a sign-in form for others. Programs that would rather
+    have JSON than HTML get the API's own answer to an unknown path."""
+    if request.get_preferred_type(["text/html", "application/json"]) == "application/json":
         return error_response(UnknownPath())
     if request.method not in ("GET", "HEAD"):
         return error_response(MethodNotAllowed(headers={"Allow": "GET, HEAD"}))

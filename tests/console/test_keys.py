@@ -208,6 +208,10 @@ def test_the_page_s_figures_are_those_of_all_requests_and_limits_with_a_scope_st
     shown = client.get(path).text
     assert 'name="requests_per_day" value="9"' in shown
     assert "user *: 2 concurrent" in shown
+    # A key that has some is no place to hide them.
+    folded = "<details><summary>Rate limits"
+    assert folded not in shown
+    assert folded in client.get(reverse("console:new_key")).text
 
     fields = {"name": key.name, "limit_usd": "", "limit_reset": ""}
     figures = {"requests_per_minute": "5", "concurrent": "3", "burst": "2"}

@@ -25,11 +25,14 @@ def person() -> User:
     return User.objects.create_user(username="ada", password="correct horse")
 
 
-def test_a_browser_gets_a_page_and_a_program_gets_json(client: Client) -> None:
-    page, program = client.get("/", headers=HTML), client.get("/")
-
-    assert (page.status_code, "Sign in" in page.text) == (200, True)
-    assert (program.status_code, program.json()["error"]["code"]) == (404, 404)
+def test_the_front_is_a_page_for_all_but_who_would_rather_have_json(client: Client) -> None:
+    """Such as curl says that it takes anything."""
+    for headers in (HTML, {}, {"Accept": "*/*"}, {"Accept": "text/plain"}):
+        page = client.get("/", headers=headers)
+        assert (page.status_code, "Sign in" in page.text) == (200, True), headers
+    for wish in ("application/json", "application/json, */*;q=0.8"):
+        program = client.get("/", headers={"Accept": wish})
+        assert (program.status_code, program.json()["error"]["code"]) == (404, 404)
     assert client.head("/", headers=HTML).status_code == 200
     assert client.post("/", headers=HTML).status_code == 405
 

@@ -54,7 +54,7 @@
         },
         scales: {
           x: { grid: { display: false }, ticks: { color: soft, maxRotation: 0, autoSkipPadding: 14 }, border: { color: line } },
-          y: { beginAtZero: true, grid: { color: line }, border: { display: false }, ticks: { color: soft, maxTicksLimit: 5, callback: format } },
+          y: { beginAtZero: true, suggestedMax: data.unit === "percent" ? 100 : undefined, grid: { color: line }, border: { display: false }, ticks: { color: soft, maxTicksLimit: 5, precision: data.unit === "count" ? 0 : undefined, callback: format } },
         },
       },
     });
