@@ -22,8 +22,15 @@ from gateway.http.errors import GatewayError
 from gateway.http.jsonio import format_time
 from interns.models import Intern, Status
 from routing.presets.models import Preset
+from routing.tools.registry import list_missing
 
 _PRESETS_MAX: Final = 500
+# Those that do without settings.
+_SERVER_TOOLS: Final = (
+    ("router:datetime", "Date and time"),
+    ("router:web_search", "Search the web"),
+    ("router:web_fetch", "Read web pages"),
+)
 _INTERNS_MAX: Final = 200
 _TALKERS: Final = ("user", "assistant")
 _INSTRUCTORS: Final = ("system", "developer")
@@ -45,6 +52,7 @@ def show_playground(request: HttpRequest, page: PageContext) -> HttpResponse:
         "workspaces": workspaces,
         "chosen": chosen,
         "replay": replay,
+        "server_tools": [each for each in _SERVER_TOOLS if not list_missing([{"type": each[0]}])],
         "replay_is_gone": "replay" in request.GET and replay is None,
         "data": {
             "targets": [each._asdict() for each in list_targets(page.scope, workspaces)],

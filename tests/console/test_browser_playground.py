@@ -127,6 +127,45 @@ def test_what_is_wrong_is_said_in_the_column(facts: dict[str, Any], browser: Bro
     forget_refusals(browser)
 
 
+def test_tools_come_from_a_form_and_what_they_give_goes_on(
+    facts: dict[str, Any], browser: Browser
+) -> None:
+    """In each format; beside a tool that the gateway runs, whose calls nobody is asked about."""
+    tab = sign_in(browser, facts)
+    open_columns(tab, 3)
+    for at, format_name in enumerate(FORMATS):
+        tab.locator(".play-format").nth(at).select_option(format_name)
+    tab.locator("#tools summary").click()
+    tab.get_by_label("Date and time").check()
+    tab.get_by_role("button", name="Add a function").click()
+    tab.locator("#functions .tool-name").fill("get_weather")
+    tab.get_by_role("button", name="Add a parameter").click()
+    tab.get_by_label("Name of the parameter").fill("the city")
+    send(tab, "Hello")
+    expect(tab.locator(".notice.bad")).to_have_count(3)
+    expect(tab.locator(".notice.bad").first).to_contain_text("“the city” is none.")
+    tab.get_by_label("Name of the parameter").fill("city")
+    assert find_barriers(tab) == []
+
+    send(tab, "Please call get_weather.")
+
+    expect(tab.locator(".play-call")).to_have_count(3, timeout=ARRIVES_MS)
+    for at in range(3):
+        column = tab.locator(".play-column").nth(at)
+        expect(column.locator(".play-call")).to_contain_text('get_weather {"city"')
+        column.get_by_label("What get_weather gives").fill("Snow")
+        column.get_by_role("button", name="Send the result").click()
+        answer = column.locator(".assistant").last
+        expect(answer).to_contain_text("Simulated answer to", timeout=ARRIVES_MS)
+        expect(tab.locator("#send")).to_be_enabled(timeout=ARRIVES_MS)
+    expect(tab.locator(".play-results")).to_have_count(0)
+    tab.locator(".play-model").first.fill("simulated/clock")
+    send(tab, "What time is it?")
+    expect(tab.locator(".play-column").first).to_contain_text(
+        "Simulated answer by the clock", timeout=ARRIVES_MS
+    )
+
+
 def test_a_decision_is_shown_as_bars(facts: dict[str, Any], browser: Browser) -> None:
     tab = sign_in(browser, facts, width=NARROW)
     open_columns(tab, 2)

@@ -6,8 +6,8 @@
   if (!place) return;
   var kit = window.playground, formats = kit.formats;
   var data = JSON.parse(document.getElementById("playground-data").textContent);
-  var COLUMNS_MAX = 4, FILE_BYTES_MAX = 5e6, TRIES = 8, STOPPED = "Stopped.", QUESTION = "router.provide_input";
-  var columns = [], files = [], count = 0;
+  var COLUMNS_MAX = 4, TRIES = 8, STOPPED = "Stopped.", QUESTION = "router.provide_input";
+  var columns = [], count = 0;
   var call = kit.openKey(place, function () { return find("workspace").value; });
 
   function find(id) { return document.getElementById(id); }
@@ -20,6 +20,8 @@
   }
 
   function announce(text) { find("announcements").textContent = text; }
+
+  var files = kit.openFiles(find("file"), find("files"), announce);
 
   function wait(ms) { return new Promise(function (done) { setTimeout(done, ms); }); }
 
@@ -91,7 +93,7 @@
     return find(id).value.split(",").map(function (each) { return each.trim(); }).filter(Boolean);
   }
 
-  // Throws an `Error` with words for people where the JSON is none.
+  // Throws an `Error` with words for people where JSON or a tool is none.
   function readSettings() {
     var provider = {}, extra = {}, text = find("extra").value.trim();
     if (find("sort").value) provider.sort = find("sort").value;
@@ -105,7 +107,7 @@
     }
     return {
       temperature: readNumber("temperature"), top_p: readNumber("top_p"), max_tokens: readNumber("max_tokens"),
-      effort: find("effort").value, stream: find("stream").checked, provider: provider, extra: extra,
+      effort: find("effort").value, stream: find("stream").checked, provider: provider, tools: kit.tools.read(), extra: extra,
     };
   }
 
@@ -209,10 +211,12 @@
     var name = column.model.value.trim(), element = addTurn(column, { role: "assistant", text: "" }, name);
     var answer = { text: "", thinking: "", calls: [], error: "", session: null, usage: null };
     var began = performance.now(), times = { first: 0, whole: 0 }, generation = "", refused = "";
+    var request = null;
     column.control = new AbortController();
     element.classList.add("busy");
     try {
-      var request = buildRequest(column, turns), format = formats[request.format] || formats.chat;
+      request = buildRequest(column, turns);
+      var format = formats[request.format] || formats.chat;
       var response = await call(request.path, {
         method: "POST", body: JSON.stringify(request.body), signal: column.control.signal,
       });
@@ -243,22 +247,36 @@
     if (column.turns !== turns) return;
     if (answer.session) column.session = answer.session;
     if (answer.text) column.turns.push({ role: "assistant", text: answer.text });
-    else column.turns = turns.slice(0, -1);
+    else column.turns = turns.slice(0, turns.map(function (each) { return each.role; }).lastIndexOf("user"));
+    if (answer.calls.length && !answer.error && request.format) askForResults(column, element, turns, answer);
     try { await showFacts(element, generation, times, answer.error === STOPPED, answer.usage, findIntern(column), refused); } catch (error) { /* The answer stands without them. */ }
     column.log.scrollTop = column.log.scrollHeight;
   }
 
-  async function askAll(turn, name) {
+  // Until they are there, the calls are no part of the conversation: another message leaves them out.
+  function askForResults(column, element, turns, answer) {
+    turns = turns.slice(0, answer.text ? -1 : undefined);
+    element.append(kit.tools.buildResults(answer.calls.filter(Boolean), function (results) {
+      if (find("send").disabled) return;
+      var called = { role: "assistant", text: answer.text, calls: answer.calls.filter(Boolean) };
+      var result = { role: "tool", results: results, text: results.map(function (each) { return each.text; }).join("\n") };
+      askEach([column], result, "Result", turns.concat(called, result));
+    }));
+  }
+
+  // Asks each column to answer the turn after its conversation, or after `all` with the turn.
+  async function askEach(asked, turn, name, all) {
     find("stop").hidden = false;
     find("send").disabled = find("decide").disabled = true;
-    await Promise.all(columns.map(function (column) {
+    await Promise.all(asked.map(function (column) {
+      column.element.querySelectorAll(".play-results").forEach(function (each) { each.remove(); });
       addTurn(column, turn, name);
-      var turns = column.turns = isDeciding() ? [] : column.turns.concat(turn);
-      return ask(column, turns);
+      column.turns = isDeciding() ? [] : all || column.turns.concat(turn);
+      return ask(column, column.turns);
     }));
     find("stop").hidden = true;
     find("send").disabled = find("decide").disabled = false;
-    announce(columns.length === 1 ? "The answer is there" : "All answers are there");
+    announce(asked.length === 1 ? "The answer is there" : "All answers are there");
   }
 
   function clear() {
@@ -271,44 +289,13 @@
     find("prompt").focus();
   }
 
-  // --- Files ----------------------------------------------------------------------------------------
-
-  function addFiles(chosen) {
-    Array.from(chosen).forEach(function (file) {
-      if (file.size > FILE_BYTES_MAX) { refuseFile(file.name + " is larger than 5 MB and was left out"); return; }
-      var reader = new FileReader(), isText = !/^image\/|^application\/pdf$/.test(file.type);
-      reader.onload = function () {
-        var own = isText ? { name: file.name, text: reader.result } : { name: file.name, type: file.type, url: reader.result };
-        files.push(own);
-        listFiles();
-      };
-      if (isText) reader.readAsText(file);
-      else reader.readAsDataURL(file);
-    });
-  }
-
-  function refuseFile(text) {
-    find("files").append(make("li", "error", text));
-    announce(text);
-  }
-
-  function listFiles() {
-    find("files").replaceChildren.apply(find("files"), files.map(function (file) {
-      var row = make("li"), button = make("button", "quiet small", "Remove");
-      button.type = "button";
-      button.addEventListener("click", function () { files.splice(files.indexOf(file), 1); listFiles(); });
-      row.append(make("span", "", file.name), button);
-      return row;
-    }));
-  }
-
   // --- Code and presets -----------------------------------------------------------------------------
 
   function showCode() {
     var column = columns[Number(find("code-of").value)] || columns[0], texts;
     var prompt = find("prompt").value.trim() || "Hello";
     try {
-      var request = buildRequest(column, column.turns.concat({ role: "user", text: prompt, files: files }));
+      var request = buildRequest(column, column.turns.concat({ role: "user", text: prompt, files: files.read() }));
       texts = kit.writeCode(data.root, request.path, request.format, request.body);
       texts.preset = kit.writeCode(data.root, presetPath(request), "", buildRequest(column, []).body).curl;
     } catch (error) { texts = { curl: error.message, python: "", node: "", preset: "" }; }
@@ -351,14 +338,13 @@
     event.preventDefault();
     var text = find("prompt").value.trim();
     if (!text || find("send").disabled) return;
-    askAll({ role: "user", text: text, files: files }, "You");
+    askEach(columns, { role: "user", text: text, files: files.read() }, "You");
     find("prompt").value = "";
-    files = [];
-    listFiles();
+    files.clear();
   });
   find("decider").addEventListener("submit", function (event) {
     event.preventDefault();
-    if (!find("decide").disabled) askAll({ role: "user", text: find("question").value }, "Question");
+    if (!find("decide").disabled) askEach(columns, { role: "user", text: find("question").value }, "Question");
   });
   find("panel-preset").addEventListener("submit", function (event) { event.preventDefault(); savePreset(); });
   find("prompt").addEventListener("keydown", function (event) {
@@ -372,7 +358,6 @@
     var last = columns[columns.length - 1];
     addColumn(last.model.value, last.format.value).model.select();
   });
-  find("file").addEventListener("change", function (event) { addFiles(event.target.files); event.target.value = ""; });
   find("code").addEventListener("click", openCode);
   find("code-close").addEventListener("click", function () { find("code-box").close(); });
   find("code-of").addEventListener("change", showCode);
