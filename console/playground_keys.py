@@ -13,7 +13,6 @@ from accounts.keystring import hash_key
 from accounts.models import ApiKey, User, Workspace
 from accounts.services.keys import PLAYGROUND_GRACE, change_key, issue_playground_key
 from accounts.services.records import operator_actor
-from console.queries.keys import is_member
 from console.scope import Scope
 from gateway.sealing import UnsealError, seal, unseal
 
@@ -46,7 +45,7 @@ def find_playground_key(
     key, string = issue_playground_key(
         workspace=workspace,
         person=scope.user,
-        creator=scope.user if is_member(scope) else None,
+        creator=scope.user if scope.is_member else None,
         by=operator_actor(request.user),
         at=now,
     )

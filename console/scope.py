@@ -72,7 +72,8 @@ class Scope:
     """The person, the account, the views they may choose from (the widest first), and the choice.
 
     `accounts` are those they may choose from, by name, and `workspaces` those of the account that
-    they may look at, by name.
+    they may look at, by name. `is_member` says whether they belong to the account, as an operator
+    need not: keys and interns have owners who do.
     """
 
     user: User
@@ -82,6 +83,7 @@ class Scope:
     view: View
     accounts: tuple[Account, ...]
     workspaces: tuple[Workspace, ...] = ()
+    is_member: bool = False
 
     def allows(self, action: Action) -> bool:
         """Whether the person may in all of the account; in a workspace, `allows_in` says more."""
@@ -249,7 +251,10 @@ def _build_widest(user: Any, account: Account, memberships: Mapping[UUID, Member
             ids = tuple(each.pk for each in workspaces)
             views.insert(0, View(WHOLE, "Workspaces I see", ids))
         views.append(own)
-    return Scope(user, account, role, tuple(views), views[0], (account,), workspaces)
+    return Scope(
+        *(user, account, role, tuple(views), views[0], (account,), workspaces),
+        is_member=membership is not None,
+    )
 
 
 def _view_workspace(workspace: Workspace) -> View:

@@ -14,7 +14,7 @@ from django.shortcuts import get_object_or_404
 from accounts.models import ApiKey, User
 from accounts.roles import Action
 from accounts.services.key_limits import read_usages
-from console.queries.keys import RESET_WORDS, is_member, list_workspaces_for_keys
+from console.queries.keys import RESET_WORDS, list_workspaces_for_keys
 from console.scope import Scope, widen_scope
 from console.words import Badge
 from gateway.database.db import release_connection
@@ -235,7 +235,7 @@ class InternDetail:
     @cached_property
     def may_talk(self) -> bool:
         """With a key of the person's own, which takes a member."""
-        return self.intern.status == Status.RUNNING and is_member(self.scope)
+        return self.intern.status == Status.RUNNING and self.scope.is_member
 
     @cached_property
     def question(self) -> ChatInteraction | None:

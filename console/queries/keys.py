@@ -11,7 +11,7 @@ from django.db.models.functions import Cast, Coalesce
 from django.http import Http404
 from django.shortcuts import get_object_or_404
 
-from accounts.models import ApiKey, Membership, SpendCounter, Workspace, WorkspaceMembership
+from accounts.models import ApiKey, SpendCounter, Workspace, WorkspaceMembership
 from accounts.roles import Action, list_workspace_roles
 from accounts.services.key_limits import KeyUsage, read_usages
 from accounts.spending import find_window_starts
@@ -136,12 +136,13 @@ def may_switch(scope: Scope, key: ApiKey) -> bool:
 
 def list_workspaces_for_keys(scope: Scope) -> list[Workspace]:
     """Those in which the person may make a key, the default one first."""
+    if scope.allows(Action.OTHERS_KEYS):
+        return sorted(scope.workspaces, key=lambda each: not each.is_default)
+    own = WorkspaceMembership.objects.filter(
+        membership__user=scope.user, role__in=list_workspace_roles(Action.OWN_KEYS)
+    )
     rows = Workspace.objects.filter(account=scope.account)
-    if not scope.allows(Action.OTHERS_KEYS):
-        own = WorkspaceMembership.objects.filter(
-            membership__user=scope.user, role__in=list_workspace_roles(Action.OWN_KEYS)
-        )
-        rows = rows.filter(Q(is_default=True) | Q(pk__in=own.values("workspace")))
+    rows = rows.filter(Q(is_default=True) | Q(pk__in=own.values("workspace")))
     return list(rows.order_by("-is_default", "name"))
 
 
@@ -164,11 +165,6 @@ def find_own_workspace(seen: Scope, workspace_id: str) -> tuple[Scope, Workspace
     if scope is None or workspace is None:
         raise NoSuchWorkspace
     return scope, workspace
-
-
-def is_member(scope: Scope) -> bool:
-    """Whether keys can be the person's own: an operator need not belong to the account."""
-    return Membership.objects.filter(account=scope.account, user=scope.user).exists()
 
 
 def _select(rows: QuerySet[ApiKey]) -> QuerySet[ApiKey]:

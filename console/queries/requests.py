@@ -143,7 +143,7 @@ def list_requests(
     ]
     merged = heapq.merge(*lists, key=lambda row: (row.place, row.source), reverse=descends)
     found = list(islice(merged, limit + 1))
-    rows = _add_names(found[:limit])
+    rows = _add_names(scope, found[:limit])
     if len(found) <= limit:
         return Page(rows, "")
     place, source, pk = rows[-1].place, rows[-1].source, rows[-1].pk
@@ -333,15 +333,17 @@ def _skip_to(source: str, behind: _Cursor, descends: bool) -> Q:
     return further
 
 
-def _add_names(rows: list[RequestRow]) -> list[RequestRow]:
+def _add_names(scope: Scope, rows: list[RequestRow]) -> list[RequestRow]:
     """With the names of keys, their creators and workspaces, deleted ones too."""
     keys = ApiKey.objects.filter(pk__in={row.key_id for row in rows})
     names = {
         pk: (name, creator or "")
         for pk, name, creator in keys.values_list("pk", "name", "creator__username")
     }
-    found = Workspace.everything.filter(pk__in={row.workspace_id for row in rows} - {None})
-    workspaces = dict(found.values_list("pk", "name"))
+    workspaces = {each.pk: each.name for each in scope.workspaces}
+    if unknown := {row.workspace_id for row in rows} - {None, *workspaces}:
+        found = Workspace.everything.filter(pk__in=unknown)
+        workspaces |= dict(found.values_list("pk", "name"))
     return [
         row._replace(
             key_name=names.get(row.key_id, ("deleted", ""))[0],

@@ -90,7 +90,10 @@ class Statement(NamedTuple):
 def read_statement(account: Account, month: Month) -> Statement:
     """The statement of a month. Charges are the running counters' sums: they say what the ledger's
     entries say, of which there may be millions. A request counts on the day it began."""
-    later = sum(amount for *_, amount in _list_movements(account, month.end, None))
+    later = 0
+    # Of the month that goes on nothing is later.
+    if month.end <= datetime.now(UTC).date():
+        later = sum(amount for *_, amount in _list_movements(account, month.end, None))
     closing_nano = balance_nano = account.balance_nano - later
     rows = []
     movements = sorted(_list_movements(account, month.first, month.end), reverse=True)

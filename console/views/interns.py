@@ -30,7 +30,6 @@ from console.queries.interns import (
     list_board,
     select_interns,
 )
-from console.queries.keys import is_member
 from console.queries.models import list_permitted_models
 from console.scope import Scope
 from console.table import Column
@@ -322,7 +321,7 @@ def _may_write(account: Account) -> bool:
 
 def _may_make(scope: Scope) -> bool:
     """An intern has an owner, who is a member of the account."""
-    return _may_write(scope.account) and is_member(scope)
+    return _may_write(scope.account) and scope.is_member
 
 
 def _link(intern: Intern) -> str:

@@ -30,7 +30,6 @@ from console.queries.keys import (
     NEWEST_FIRST,
     KeyRow,
     find_key,
-    is_member,
     list_keys,
     may_change_limits,
     may_rotate,
@@ -166,7 +165,7 @@ class NewKeyForm(LimitForm):
             "allowed_models": said["allowed_models"],
             "rate_limits": self.read_rate_limits(),
         }
-        self.creator = self._scope.user if is_member(self._scope) else None
+        self.creator = self._scope.user if self._scope.is_member else None
         creator_id = self.creator.pk if self.creator else None
         bound = bound_key(self.workspaces[said["workspace"]].pk, creator_id, wanted)
         for issue in bound.issues:

@@ -11,7 +11,6 @@ from console.playground_keys import find_playground_key
 from console.queries.keys import (
     choose_workspace,
     find_own_workspace,
-    is_member,
     list_workspaces_for_keys,
 )
 from console.queries.models import list_permitted_models
@@ -92,7 +91,7 @@ def list_targets(scope: Scope, workspaces: list[Workspace]) -> list[Target]:
     rows = presets.order_by("slug")[:_PRESETS_MAX]
     named = [Target(f"@preset/{p.slug}", p.name, str(p.workspace_id)) for p in rows]
     # Interns answer keys of people who belong to the account.
-    if not scope.account.interns_enabled or not is_member(scope):
+    if not scope.account.interns_enabled or not scope.is_member:
         return [*models, *named]
     running = Intern.objects.filter(workspace__in=workspaces, status=Status.RUNNING)
     interns = [

@@ -206,6 +206,12 @@ def tell_attempts(row: RequestRow) -> str:
     return tell_in_a_sentence(row._asdict()) if len(row.attempts) > 1 else ""
 
 
+def note_outcome(row: RequestRow) -> str:
+    """Why the gateway refused it, or how it went where it took more than one attempt."""
+    return row.refusal or tell_attempts(row)
+
+
+_ID: Final = Column("Id", lambda row: row.pk, "code", minor=True)
 COLUMNS: Final = (
     Column(
         "Time",
@@ -216,7 +222,7 @@ COLUMNS: Final = (
         ),
         order="time",
     ),
-    Column("Outcome", describe_outcome, "badge", note=tell_attempts),
+    Column("Outcome", describe_outcome, "badge", note=note_outcome),
     Column("Model", lambda row: row.model),
     Column("Provider", lambda row: row.provider_name and shorten_provider(row.provider_name)),
     Column("Key", lambda row: row.key_name),
@@ -230,7 +236,7 @@ COLUMNS: Final = (
     Column("Cost", lambda row: row.charge_nano, "usd", order="cost"),
 )
 _CSV_COLUMNS: Final = (
-    Column("Id", lambda row: row.pk),
+    _ID,
     *COLUMNS,
     Column("Session", lambda row: row.session_id),
     Column("End user", lambda row: row.external_user),
@@ -256,7 +262,7 @@ def show_requests(request: HttpRequest, page: PageContext) -> HttpResponse:
         )
         return csv_response("requests", _CSV_COLUMNS, rows)
     found = list_requests(page.scope, wanted, start=start, order=order, cursor=cursor)
-    table = Table(COLUMNS, found.rows, "Requests", order, found.next_cursor)
+    table = Table((*COLUMNS, _ID), found.rows, "Requests", order, found.next_cursor)
     is_live = order == NEWEST_FIRST and not cursor
     context: dict[str, Any] = {
         "title": "Requests",

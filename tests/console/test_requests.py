@@ -116,6 +116,9 @@ def test_refused_ones_are_found_by_their_request_id(client: Client, team: Team) 
     row = team.refused["own"]
 
     assert read_all_pages(client, text=row.request_id) == [f"refused/{row.pk}"]
+    # The list says why, too.
+    listed = client.get(reverse("console:requests"), {"text": row.request_id}).text
+    assert '<span class="cell-note">The key' in listed
     page = client.get(reverse("console:refused", args=[row.pk])).text
     assert "limit is reached" in page
     assert "you paid nothing" in page
