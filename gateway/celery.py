@@ -11,6 +11,7 @@ from django.conf import settings
 from django.db.backends.signals import connection_created
 from kombu.transport import TRANSPORT_ALIASES, redis
 
+from gateway.cluster_connection import ClusterConnection
 from gateway.database.outages import database, queue
 from gateway.environment.interns import name_host_queue
 from gateway.home import home, private_folder
@@ -19,7 +20,21 @@ from gateway.logs.setup import configure
 log = logging.getLogger("gateway.worker")
 
 
+# kombu's prefix leaves out the one command by which it asks whether a queue is there.
+redis.GlobalKeyPrefixMixin.PREFIXED_SIMPLE_COMMANDS.append("EXISTS")
+
+
 class Channel(redis.Channel):
+    def _connparams(self, asynchronous: bool = False) -> dict[str, Any]:
+        # kombu's types know neither of them.
+        kombu_channel: Any = super()
+        client: Any = self.connection.client
+        nodes = client.transport_options.get("cluster_nodes")
+        if nodes is not None:
+            self.connection_class = ClusterConnection
+        options: dict[str, Any] = kombu_channel._connparams(asynchronous)
+        return options if nodes is None else {**options, "nodes": nodes}
+
     def close(self) -> None:
         """Close also where the broker has died.
 

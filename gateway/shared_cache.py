@@ -10,6 +10,7 @@ their own, must not come here.
 import hashlib
 import logging
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
@@ -22,8 +23,9 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 from redis.sentinel import Sentinel, SentinelConnectionPool
 
+from gateway.cluster_connection import ClusterConnection
 from gateway.database.db import under_gevent
-from gateway.environment.redis_url import read_sentinel_url
+from gateway.environment.redis_url import SLOT_TAG, read_cluster_url, read_sentinel_url
 
 log = logging.getLogger("gateway.hints")
 T = TypeVar("T")
@@ -202,7 +204,8 @@ def cache_key(name: str) -> str:
     All processes of one know its master key and its database, and no two have both in common.
     """
     parts = (settings.VAULT_MASTER_KEY, str(settings.DATABASES["default"]["NAME"]))
-    return f"gateway:{hashlib.sha256(repr(parts).encode()).hexdigest()[:12]}:{name}"
+    tag = SLOT_TAG if read_cluster_url(settings.REDIS_URL) else "gateway"
+    return f"{tag}:{hashlib.sha256(repr(parts).encode()).hexdigest()[:12]}:{name}"
 
 
 @cache
@@ -230,6 +233,18 @@ def build_pool(
 ) -> redis.ConnectionPool:
     """Connections to the store. Each wait, also that for a free one, takes at most `timeout_s`."""
     waits = {"socket_timeout": timeout_s, "socket_connect_timeout": timeout_s}
+    cluster = read_cluster_url(url)
+    if cluster is not None:
+        return redis.BlockingConnectionPool(  # type: ignore[no-untyped-call]  # redis-py has no types here.
+            connection_class=ClusterConnection,
+            nodes=deque(cluster.nodes),
+            max_connections=connections,
+            timeout=timeout_s,
+            username=cluster.user or None,
+            password=cluster.password or None,
+            **waits,
+            **options,
+        )
     found = read_sentinel_url(url)
     if found is None:
         return redis.BlockingConnectionPool.from_url(
@@ -239,7 +254,7 @@ def build_pool(
         found.sentinels,
         sentinel_kwargs={**waits, **options, "password": found.sentinel_password or None},
     )
-    return _SentinelPool(  # type: ignore[no-untyped-call]  # redis-py has no types here.
+    return _SentinelPool(  # type: ignore[no-untyped-call]  # Nor here.
         found.service,
         manager,
         max_connections=connections,

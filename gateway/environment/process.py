@@ -6,7 +6,12 @@ from urllib.parse import parse_qsl
 
 from gateway import env
 from gateway.env import SettingError
-from gateway.environment.redis_url import SCHEME, read_sentinel_url
+from gateway.environment.redis_url import (
+    CLUSTER_SCHEME,
+    SCHEME,
+    read_cluster_url,
+    read_sentinel_url,
+)
 from gateway.environment.section import Section
 from gateway.home import home, keep_private, private_folder, secret
 
@@ -232,14 +237,15 @@ stores.declare(
     "REDIS_URL",
     "Redis or Valkey, for the queue and what processes share: `redis://`, `rediss://` or "
     "`unix://`; where sentinels say which server is the primary, "
-    "`redis+sentinel://user:password@host:port,host:port/0?service=NAME`",
+    "`redis+sentinel://user:password@host:port,host:port/0?service=NAME`, and of a cluster "
+    "`redis+cluster://user:password@host:port,host:port`",
     "url",
     "that of `make run`",
 )
 REDIS_URL = env.text("REDIS_URL")
 try:
-    if read_sentinel_url(REDIS_URL) is None:
-        env.url("REDIS_URL", ("redis", "rediss", "unix", SCHEME))
+    if read_sentinel_url(REDIS_URL) is None and read_cluster_url(REDIS_URL) is None:
+        env.url("REDIS_URL", ("redis", "rediss", "unix", SCHEME, CLUSTER_SCHEME))
 except ValueError as error:
     raise SettingError("REDIS_URL", str(error)) from None
 REDIS_TIMEOUT = stores("REDIS_TIMEOUT", "longest wait for an answer of Redis", env.seconds, 0.1)

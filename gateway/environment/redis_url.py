@@ -1,10 +1,16 @@
-"""REDIS_URL as a client and Celery want it: one server, or the primary that sentinels name."""
+"""REDIS_URL as a client and Celery want it: one server, the primary that sentinels name, or a
+cluster."""
 
+from collections import deque
 from typing import Any, Final, NamedTuple
-from urllib.parse import parse_qsl, quote, unquote, urlsplit
+from urllib.parse import SplitResult, parse_qsl, quote, unquote, urlsplit
 
 SCHEME: Final = "redis+sentinel"
-_PORT: Final = 26379
+CLUSTER_SCHEME: Final = "redis+cluster"
+# What a cluster places a key by: all that have it are on one node.
+SLOT_TAG: Final = "{gateway}"
+_PORT: Final = 6379
+_SENTINEL_PORT: Final = 26379
 
 
 class SentinelUrl(NamedTuple):
@@ -19,13 +25,20 @@ class SentinelUrl(NamedTuple):
     sentinel_password: str
 
 
+class ClusterUrl(NamedTuple):
+    """`redis+cluster://user:password@host:port,host:port`, some nodes of a cluster."""
+
+    nodes: list[tuple[str, int]]
+    user: str
+    password: str
+
+
 def read_sentinel_url(url: str) -> SentinelUrl | None:
     """None for a URL of one server. Raises `ValueError` in words for what is odd."""
     if not url.startswith(f"{SCHEME}://"):
         return None
     parts = urlsplit(url)
-    account, _, hosts = parts.netloc.rpartition("@")
-    user, _, password = account.partition(":")
+    sentinels, user, password = _read_place(parts, _SENTINEL_PORT)
     query = dict(parse_qsl(parts.query, keep_blank_values=True))
     service, own = query.pop("service", ""), query.pop("sentinel_password", "")
     if not service:
@@ -35,11 +48,27 @@ def read_sentinel_url(url: str) -> SentinelUrl | None:
     database = parts.path.strip("/") or "0"
     if not database.isdecimal():
         raise ValueError("its database is no number")
-    sentinels = [_read_host(each) for each in hosts.split(",")]
-    return SentinelUrl(sentinels, service, unquote(user), unquote(password), int(database), own)
+    return SentinelUrl(sentinels, service, user, password, int(database), own)
 
 
-def _read_host(text: str) -> tuple[str, int]:
+def read_cluster_url(url: str) -> ClusterUrl | None:
+    """None for a URL of another kind. Raises `ValueError` in words for what is odd."""
+    if not url.startswith(f"{CLUSTER_SCHEME}://"):
+        return None
+    parts = urlsplit(url)
+    if parts.path.strip("/") not in ("", "0") or parts.query:
+        raise ValueError("a cluster has database 0 alone, and no options")
+    return ClusterUrl(*_read_place(parts, _PORT))
+
+
+def _read_place(parts: SplitResult, port: int) -> tuple[list[tuple[str, int]], str, str]:
+    """Hosts with their ports, user and password."""
+    account, _, hosts = parts.netloc.rpartition("@")
+    user, _, password = account.partition(":")
+    return [_read_host(each, port) for each in hosts.split(",")], unquote(user), unquote(password)
+
+
+def _read_host(text: str, usual_port: int) -> tuple[str, int]:
     try:
         found = urlsplit(f"//{text}")
         host, port = found.hostname, found.port
@@ -47,22 +76,31 @@ def _read_host(text: str) -> tuple[str, int]:
         host, port = None, None
     if not host:
         raise ValueError("its host or its port is odd")
-    return host, port or _PORT
+    return host, port or usual_port
 
 
 def build_broker(url: str) -> tuple[str, dict[str, Any]]:
     """Celery's URL, and what its transport has to know besides."""
+    cluster = read_cluster_url(url)
+    if cluster is not None:
+        [first, *_] = _build_urls("redis", cluster.nodes, cluster.user, cluster.password, 0)
+        return first, {"cluster_nodes": deque(cluster.nodes), "global_keyprefix": f"{SLOT_TAG}:"}
     found = read_sentinel_url(url)
     if found is None:
         return url.replace("unix://", "redis+socket://", 1), {}
-    account = ""
-    if found.password:
-        account = f"{quote(found.user, safe='')}:{quote(found.password, safe='')}@"
-    urls = [
-        f"sentinel://{account}{f'[{host}]' if ':' in host else host}:{port}/{found.database}"
-        for host, port in found.sentinels
-    ]
+    place = found.sentinels, found.user, found.password, found.database
+    urls = _build_urls("sentinel", *place)
     own: dict[str, Any] = {"socket_timeout": 2, "socket_connect_timeout": 2}
     if found.sentinel_password:
         own["password"] = found.sentinel_password
     return ";".join(urls), {"master_name": found.service, "sentinel_kwargs": own}
+
+
+def _build_urls(
+    scheme: str, hosts: list[tuple[str, int]], user: str, password: str, database: int
+) -> list[str]:
+    account = f"{quote(user, safe='')}:{quote(password, safe='')}@" if password else ""
+    return [
+        f"{scheme}://{account}{f'[{host}]' if ':' in host else host}:{port}/{database}"
+        for host, port in hosts
+    ]
