@@ -6,6 +6,7 @@ import signal
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from uuid import uuid4
 
@@ -47,7 +48,8 @@ def bench(
     yield bench
     bench.clear()
     driver._engine.close()
-    driver._watched_engine.close()
+    if watched := driver.__dict__.get("_watched_engine"):
+        watched.close()
 
 
 @conformance.ANY_DRIVER
@@ -80,7 +82,7 @@ def test_an_engine_that_hangs_keeps_nobody_who_looks(
     # Whoever waited so long would meet the test's own end.
     monkeypatch.setattr("interns.runtime.container.ENGINE_S", 3600)
     monkeypatch.setattr("interns.runtime.container._LOOK_S", 1)
-    driver.__dict__.pop("_watched_engine").close()
+    driver.__dict__.pop("_watched_engine", driver._engine).close()
     pid = driver._engine.containers.get(runtime.facts["container"]).attrs["State"]["Pid"]
     with engine.frozen():
         assert driver.health(plan.intern_id).ok
@@ -106,7 +108,7 @@ def test_an_engine_that_is_not_there(
     bench: Bench, settings: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from interns.runtime.container import ContainerDriver
-    from interns.runtime.driver import RuntimeFailed, StartFailed
+    from interns.runtime.driver import RuntimeFailed, RuntimeHealth, StartFailed
 
     known = settings.INTERN_CONTAINER_HOST
     settings.INTERN_CONTAINER_HOST = "unix:///nowhere/engine.sock"
@@ -117,7 +119,10 @@ def test_an_engine_that_is_not_there(
         driver.runtimes()
     assert not driver.health(uuid4()).ok
     # As of an intern that runs.
-    monkeypatch.setattr("interns.runtime.container.find_supervisor", lambda _: object())
+    supervisor = SimpleNamespace(access=lambda: None, boot_id=uuid4())
+    monkeypatch.setattr("interns.runtime.container.find_supervisor", lambda _: supervisor)
+    silent = RuntimeHealth(ok=False, detail="the agent does not answer")
+    monkeypatch.setattr("interns.runtime.container.ask_health", lambda *_, **__: silent)
     assert driver.health(uuid4()).is_unknown
     assert driver.log_tail(uuid4()) == []
     settings.INTERN_CONTAINER_HOST = known
