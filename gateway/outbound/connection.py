@@ -41,10 +41,12 @@ class Readiness:
     chunk).
     """
 
-    __slots__ = ("_hub", "_watcher")
+    __slots__ = ("_has_clock", "_hub", "_watcher")
 
     def __init__(self, descriptor: int) -> None:
         self._hub: Any = get_hub()
+        # Other threads' loops turn only while somebody waits there.
+        self._has_clock = self._hub.main_hub
         self._watcher: Any = self._hub.loop.io(descriptor, _READ)
 
     def wait(self, wait_s: float) -> bool:
@@ -53,7 +55,7 @@ class Readiness:
         watcher = self._watcher
         watcher.start(waiter.switch, True)
         try:
-            if wait_s >= _LONG_S:
+            if wait_s >= _LONG_S and self._has_clock:
                 return _wait_on_shared_clock(waiter, wait_s)
             timer = self._hub.loop.timer(wait_s)
             timer.start(waiter.switch, False)
@@ -236,7 +238,11 @@ class Connection:
 
 
 class Pool:
-    """Idle connections, the newest first out. No locks: each step on a deque is atomic."""
+    """Idle connections, the newest first out. No locks: each step on a deque is atomic.
+
+    Each event loop has its own: what waits for a socket belongs to the loop that made it, and pages
+    on SQLite run in threads with loops of their own.
+    """
 
     def __init__(
         self, *, size_per_origin: int, idle_keep_s: float, clock: Callable[[], float]
@@ -245,11 +251,11 @@ class Pool:
         self._idle_keep_s = idle_keep_s
         self._clock = clock
         self._next_sweep = clock() + idle_keep_s
-        self._idle: dict[str, deque[Connection]] = {}
+        self._idle: dict[tuple[int, str], deque[Connection]] = {}
 
     def take(self, key: str) -> Connection | None:
         """A connection that looks alive, or None."""
-        stack = self._idle.get(key)
+        stack = self._idle.get((_find_loop(), key))
         while stack:
             try:
                 connection = stack.pop()
@@ -263,15 +269,17 @@ class Pool:
     def put(self, key: str, connection: Connection) -> None:
         """Keep a connection for the next call, or close it when enough are kept."""
         connection.idle_since = self._clock()
-        stack = self._idle.setdefault(key, deque())
+        loop = _find_loop()
+        stack = self._idle.setdefault((loop, key), deque())
         if len(stack) < self._size_per_origin:
             stack.append(connection)
         else:
             connection.close()
         if connection.idle_since >= self._next_sweep:
             self._next_sweep = connection.idle_since + self._idle_keep_s
-            for idle in list(self._idle.values()):
-                _close_while(idle, self._has_expired)
+            for (of_loop, _), idle in list(self._idle.items()):
+                if of_loop == loop:
+                    _close_while(idle, self._has_expired)
 
     def close_all(self) -> None:
         for stack in list(self._idle.values()):
@@ -279,6 +287,11 @@ class Pool:
 
     def _has_expired(self, connection: Connection) -> bool:
         return self._clock() - connection.idle_since > self._idle_keep_s
+
+
+def _find_loop() -> int:
+    """Of this thread; 0 where nothing but the thread waits."""
+    return id(get_hub()) if under_gevent() else 0
 
 
 def wait_for(sock: socket.socket, event: int, wait_s: float) -> bool:

@@ -12,6 +12,7 @@ from django.urls import resolve
 from gunicorn.http import errors as http_errors
 
 from gateway.http.errors import NotFound
+from gateway.http.handlers import handle_server_error
 from gateway.http.refusal_lines import LINES_PER_S, RefusalLines
 from gateway.http.responses import raw_json_response
 from gateway.http.viewset import LeanViewSet
@@ -129,6 +130,23 @@ def test_a_500_says_whose_it_was_and_nothing_of_routing(caplog: pytest.LogCaptur
     assert response.status_code == 500
     error = {"code": 500, "message": "Internal Server Error", "metadata": {"error_type": "server"}}
     assert json.loads(response.content) == {"error": error, "user_id": "user_1"}
+    assert "a secret of ours" in caplog.text
+
+
+@pytest.mark.parametrize(("path", "type"), [("/console/keys", "text/html"), ("/api/x", "json")])
+def test_what_fails_beside_viewsets_is_logged_too(
+    caplog: pytest.LogCaptureFixture, path: str, type: str
+) -> None:
+    try:
+        raise RuntimeError("a secret of ours")
+    except RuntimeError:
+        response = handle_server_error(RequestFactory().get(path))
+
+    assert (response.status_code, type in response["Content-Type"]) == (500, True)
+    assert "Internal Server Error" in response.text
+    assert "a secret" not in response.text
+    (line,) = caplog.records
+    assert (line.getMessage(), line.levelname) == (f"GET {path} failed", "ERROR")
     assert "a secret of ours" in caplog.text
 
 

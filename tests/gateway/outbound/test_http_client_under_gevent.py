@@ -82,6 +82,24 @@ fail(origin, "/head", first_byte_s=0.3)
 fail(origin, "/body", idle_s=0.3)
 fail(origin, "/body", deadline_s=0.6)
 """
+# As pages on SQLite, which run in native threads of a pool.
+THREADS = """
+from gevent.threadpool import ThreadPool
+from gateway.outbound import connection
+connection._LONG_S = 0.1
+origin = Origin.parse(urls[0])
+
+def ask():
+    with call(origin) as reply:
+        reply.read_all()
+        return reply.reused
+
+first, second = ThreadPool(1), ThreadPool(1)
+print([each.apply(ask) for each in (first, second, first, second)], ask(), ask())
+first.apply(fail, (origin, "/hang"), {"first_byte_s": 0.3})
+fail(origin, "/hang", first_byte_s=0.3)
+client.close_idle()
+"""
 
 
 def _run(calls: str, certificate: Path, *urls: str) -> list[str]:
@@ -158,3 +176,17 @@ def test_a_tls_record_that_drips_is_ended_by_the_limits(
     url = serve(_dripping_tls(server_tls)).url.replace("http://", "https://")
     ended = ["first_byte_timeout True", "idle_timeout True", "deadline_exceeded True"]
     assert _run(DRIPS, certificate, url) == ended
+
+
+def test_each_thread_has_connections_of_its_own(serve: Serve, certificate: Path) -> None:
+    """What waits for a socket belongs to the event loop of the thread that made it."""
+
+    def script(peer: Peer) -> None:
+        while (request := peer.read_request()) is not None:
+            if b"/hang" in request:
+                peer.wait_gone()
+            peer.send(answer(b"ok"))
+
+    reused = "[False, False, True, True] False True"
+    ended = ["first_byte_timeout True"] * 2
+    assert _run(THREADS, certificate, serve(script).url) == [reused, *ended]
