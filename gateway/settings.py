@@ -77,9 +77,10 @@ APPEND_SLASH = False
 MIDDLEWARE = [
     "gateway.http.middleware.ForwardedScheme",
     "gateway.http.middleware.ApiPaths",
+    # Before whatever refuses something: refusals are pages too.
+    "gateway.http.middleware.PageSecurity",
     "accounts.people.middleware.SignInRate",
     "gateway.http.middleware.PageThread",
-    "gateway.http.middleware.PageSecurity",
     "gateway.http.middleware.StaticFiles",
     "gateway.http.middleware.PageCompression",
     "gateway.http.middleware.PageSessions",
@@ -143,6 +144,8 @@ TEMPLATES = [
 FORM_RENDERER = "gateway.theme.widgets.FieldRenderer"
 STATIC_URL = "/static/"
 STATIC_ROOT = str(GATEWAY_HOME / "static")
+# Pages of other origins have no use for them.
+WHITENOISE_ALLOW_ALL_ORIGINS = False
 WHITENOISE_USE_FINDERS = True
 # Scripts of others as their wheels carry them, without the templates and pages that these have too.
 STATICFILES_DIRS = [

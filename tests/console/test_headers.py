@@ -31,6 +31,17 @@ def test_pages_stand_in_no_frame_and_say_little_elsewhere(production: None, path
     assert not [name for name in page.headers if name.startswith("Access-Control")]
 
 
+@pytest.mark.parametrize("path", ["/console/keys?x=%00", "/static/console/console.css"])
+def test_refusals_and_files_say_as_little(production: None, path: str) -> None:
+    page = Client().get(path, secure=True)
+    page.close()
+
+    assert "frame-ancestors 'none'" in page["Content-Security-Policy"]
+    assert page["X-Content-Type-Options"] == "nosniff"
+    assert page["Strict-Transport-Security"].startswith("max-age=31536000")
+    assert not [name for name in page.headers if name.startswith("Access-Control")]
+
+
 def test_pages_move_to_https_and_their_cookies_stay_there(production: None) -> None:
     User.objects.create_user("ada", password="correct horse")
     client = Client(headers={"Accept": "text/html"})
