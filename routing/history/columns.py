@@ -33,7 +33,7 @@ CUTS: Final = (
     ("workspace_id", "api_key_id"),
     ("workspace_id", "app", "origin"),
     ("workspace_id", "finish_reason", "context_length_bucket"),
-    ("workspace_id",),
+    ("workspace_id", "provider_name"),
 )
 # Its spreads are there where briefs are.
 NARROWEST_CUT: Final = len(CUTS) - 1
