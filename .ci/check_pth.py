@@ -18,7 +18,7 @@ ALLOWED = {
 _PATTERNS = ("*.pth", "sitecustomize*", "usercustomize*")
 
 
-def unexpected(folder: Path) -> Iterator[str]:
+def list_unexpected(folder: Path) -> Iterator[str]:
     """A line for each file of a site-packages folder that runs by itself and is not listed."""
     for pattern in _PATTERNS:
         for file in sorted(folder.glob(pattern)):
@@ -32,7 +32,7 @@ def _digest(file: Path) -> str:
 
 def main() -> int:
     folders = {sysconfig.get_path("purelib"), sysconfig.get_path("platlib")}
-    found = [line for folder in sorted(folders) for line in unexpected(Path(folder))]
+    found = [line for folder in sorted(folders) for line in list_unexpected(Path(folder))]
     for line in found:
         sys.stderr.write(f"{line}\n")
     return 1 if found else 0

@@ -127,7 +127,7 @@ class BudgetForm(Form):
         limit_nano, interval = cleaned.get("limit_usd"), cleaned.get("interval") or row.interval
         if workspace and limit_nano and interval:
             found = find_budgets(workspace.account_id, str(workspace.pk))
-            if row._state.adding and found.of(interval):
+            if row._state.adding and found.find(interval):
                 raise forms.ValidationError("The workspace has a budget of this interval.")
             try:
                 check_decreasing(apply_limit(found, interval, limit_nano))

@@ -52,7 +52,7 @@ class _QueryBuilder:
     def usage(self, key_id: int) -> _Sql:
         """A row for each window that the key has a counter of: what it spent."""
         places = " OR ".join([f"({_AT})"] * len(self._starts))
-        starts = [each for window in self._starts for each in self._at(window)]
+        starts = [each for window in self._starts for each in self._window_values(window)]
         return _Sql(
             'SELECT "window", spent_nano, byok_spent_nano FROM accounts_spendcounter'  # noqa: S608 - Constants; values are bound.
             f" WHERE scope = 'key' AND scope_id = %s AND ({places})",
@@ -67,7 +67,7 @@ class _QueryBuilder:
             return _Sql(
                 f"SELECT '{name}', COALESCE((SELECT {spent} FROM accounts_spendcounter"  # noqa: S608 - Constants; values are bound.
                 f" WHERE scope = %s AND scope_id = %s AND {_AT}), 0), 0",
-                [scope.scope, scope.scope_id, *self._at(scope.window)],
+                [scope.scope, scope.scope_id, *self._window_values(scope.window)],
             )
         if scope.scope == "workspace":
             books = self._count_workspace(scope)
@@ -79,7 +79,7 @@ class _QueryBuilder:
             return _Sql(
                 f"SELECT '{name}', COALESCE((SELECT SUM({spent}) FROM {_OF_KEYS}"  # noqa: S608 - Constants; values are bound.
                 f" AND scope_id IN ({_as_scope_ids(keys.text)})), 0), 0",
-                [*self._at(scope.window), *keys.values],
+                [*self._window_values(scope.window), *keys.values],
             )
         # The counter's word, where the ledger writer has met it as it is. The second is only
         # carried out where the first finds nothing.
@@ -87,7 +87,7 @@ class _QueryBuilder:
             f"SELECT '{name}', COALESCE((SELECT {spent} FROM accounts_spendcounter"  # noqa: S608 - Constants; values are bound.
             f" WHERE scope = %s AND scope_id = %s AND {_AT} AND limit_nano IS NOT NULL),"
             f" ({books.text}), 0), 0",
-            [scope.scope, scope.scope_id, *self._at(scope.window), *books.values],
+            [scope.scope, scope.scope_id, *self._window_values(scope.window), *books.values],
         )
 
     def _count_workspace(self, scope: SpendScope) -> _Sql:
@@ -115,7 +115,7 @@ class _QueryBuilder:
         )
         return _Sql(
             f"{entries.text} AND api_key_id IN ({keys.text}) AND EXISTS ({anywhere})",
-            [*entries.values, *keys.values, *self._at(scope.window), *keys.values],
+            [*entries.values, *keys.values, *self._window_values(scope.window), *keys.values],
         )
 
     def _entries(self, scope: SpendScope, workspace: UUID) -> _Sql:
@@ -134,7 +134,7 @@ class _QueryBuilder:
             [number, self._reader.uuid(self._account_id)],
         )
 
-    def _at(self, window: str) -> list[Any]:
+    def _window_values(self, window: str) -> list[Any]:
         return [window, self._reader.day(self._starts[window])]
 
     def _start(self, scope: SpendScope) -> date:

@@ -55,7 +55,7 @@ class WorkspaceBudgets:
     rows: tuple[WorkspaceBudget, ...]
     is_in_use: bool
 
-    def of(self, interval: str) -> WorkspaceBudget | None:
+    def find(self, interval: str) -> WorkspaceBudget | None:
         return next((row for row in self.rows if row.interval == interval), None)
 
 
@@ -87,7 +87,7 @@ def find_budget(
 ) -> tuple[WorkspaceBudgets, WorkspaceBudget]:
     """One of them. Raises `NotFound` also where there is none of that interval."""
     found = find_budgets(account_id, reference)
-    row = found.of(interval)
+    row = found.find(interval)
     if row is None:
         raise NotFound
     return found, row
@@ -135,7 +135,7 @@ def apply_limit(
     budgets: WorkspaceBudgets, interval: str, limit_nano: int, enforcement: str = "block"
 ) -> WorkspaceBudgets:
     """The budgets with this one set; nothing is saved."""
-    row = budgets.of(interval) or WorkspaceBudget(workspace=budgets.workspace, interval=interval)
+    row = budgets.find(interval) or WorkspaceBudget(workspace=budgets.workspace, interval=interval)
     row.limit_nano, row.enforcement = limit_nano, enforcement
     others = [each for each in budgets.rows if each.interval != interval]
     return WorkspaceBudgets(budgets.workspace, _sort_budgets([*others, row]), budgets.is_in_use)

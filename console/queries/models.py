@@ -151,7 +151,7 @@ def list_endpoints(model: ModelEntry, now: datetime) -> list[EndpointRow]:
     uptimes = _read_week_uptimes([each.pk for each in endpoints], now)
     rows = []
     for endpoint in endpoints:
-        stats = learned.of(endpoint)
+        stats = learned.find_stats(endpoint)
         status, tone = "works", "good"
         if not endpoint.routable:
             status, tone = "switched off", "plain"
@@ -214,7 +214,7 @@ def _build_row(model: ModelEntry, learned: LearnedStats) -> ModelRow:
     best = top_endpoint(model)
     published = list_published(model)
     latency = latency_s(model, learned)
-    known = [learned.of(each).uptime_1d for each in published]
+    known = [learned.find_stats(each).uptime_1d for each in published]
     uptimes = [each for each in known if each is not None]
     return ModelRow(
         model,

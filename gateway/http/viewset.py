@@ -52,7 +52,7 @@ class LeanViewSet(GenericViewSet[Any]):
         DRF's own view binds the actions to the instance: a cycle that keeps the whole request until
         the garbage collector finds it.
         """
-        face = super().as_view(actions, **initkwargs)  # type: ignore[arg-type]
+        face = super().as_view(actions, **initkwargs)  # type: ignore[arg-type]  # The stubs differ.
         if "get" in actions:
             actions = {"head": actions["get"], **actions}
 
@@ -62,7 +62,7 @@ class LeanViewSet(GenericViewSet[Any]):
             return self.dispatch(request, **kwargs)
 
         # `gateway.server.front` looks for it: failures are answered here, not by Django's handler.
-        view.answers_everything = True  # type: ignore[attr-defined]
+        view.answers_everything = True  # type: ignore[attr-defined]  # As DRF itself does.
         return update_wrapper(view, face)
 
     def dispatch(self, request: HttpRequest, *args: object, **kwargs: object) -> HttpResponseBase:

@@ -85,8 +85,8 @@ def install(lock: Path) -> int:
         if is_installed(stamp, wanted):
             return 0
         if not (VENV / "bin" / "pip").exists():
-            made = subprocess.run([sys.executable, "-m", "venv", VENV], check=False)  # noqa: S603
-            if made.returncode:
+            command = [sys.executable, "-m", "venv", VENV]
+            if subprocess.run(command, check=False).returncode:  # noqa: S603 - Our own words.
                 say("Python's venv module could not make .venv; install it (python3-venv)")
                 return 2
         if run_pip(lock):

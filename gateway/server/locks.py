@@ -2,7 +2,8 @@
 
 A patched lock that two threads want may never wake the second. Nobody yields to another greenlet
 while holding one of these, so they can be the system's own: that of the Locals in which Django
-keeps the zone, language and URLs of a request, and those of `logging`.
+keeps the zone, language and URLs of a request, and those of `logging`. None of these is public, so
+the stubs know none.
 """
 
 import logging

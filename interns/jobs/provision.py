@@ -121,7 +121,7 @@ class _BootAttempt:
         except RuntimeFailed as failure:
             sentence = str(failure) or "the runtime could not be started"
             self._fail(f"{failure.code}: {sentence[:500]}")
-        except Exception as error:
+        except Exception as error:  # Whatever it was, nobody else would take the row further.
             log.exception("Provisioning intern %s", self._intern.pk)
             sentence = f"{type(error).__name__} while the intern was being set up"
             self._fail(f"{StartFailed.code}: {sentence}")

@@ -143,7 +143,7 @@ class _Teardown:
             archive_workspace(self._intern, self._driver, alive=self._renewal.check)
         except (DatabaseError, InterfaceError, LeaseLost):
             raise
-        except Exception as error:
+        except Exception as error:  # Whatever it was, no disk is deleted without an archive.
             if isinstance(error, NoDisk) and not history.has_ever_run(self._intern.pk):
                 return
             log.error("Intern %s: no archive: %s", self._intern.pk, error, exc_info=error)
@@ -169,6 +169,6 @@ class _Teardown:
             raise
         except RuntimeFailed as failure:
             raise TeardownFailed(code, str(failure)[:500] or "it did not stop") from failure
-        except Exception as error:
+        except Exception as error:  # Whatever it was, the row says at which step it ended.
             log.exception("Tearing down intern %s", self._intern.pk)
             raise TeardownFailed(code, type(error).__name__) from error

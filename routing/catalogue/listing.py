@@ -115,7 +115,7 @@ class LearnedStats(NamedTuple):
     standing: HealthSnapshot = ALL_HEALTHY
     calls: Mapping[str, Calls] = MappingProxyType({})
 
-    def of(self, endpoint: EndpointEntry) -> EndpointStats:
+    def find_stats(self, endpoint: EndpointEntry) -> EndpointStats:
         return self.figures.get(endpoint.pk, NO_FIGURES)
 
     def count_calls(self, model: ModelEntry, period: Literal["week", "month"]) -> int | None:
@@ -160,7 +160,7 @@ def tool_success(model: ModelEntry, learned: LearnedStats) -> float | None:
 def _known_figures(
     model: ModelEntry, learned: LearnedStats, part: Callable[[EndpointStats], _T | None]
 ) -> list[_T]:
-    parts = [part(learned.of(endpoint)) for endpoint in list_published(model)]
+    parts = [part(learned.find_stats(endpoint)) for endpoint in list_published(model)]
     return [each for each in parts if each is not None]
 
 

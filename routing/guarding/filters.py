@@ -46,10 +46,10 @@ class Blocked(PermissionDenied):
     default_reason = "content_filter"
 
     def __init__(self, rule: Rule, found: list[str]) -> None:
-        told: JsonObject = {"detected": [rule.name]}
+        details: JsonObject = {"detected": [rule.name]}
         if rule.placed.filter.builtin == INJECTION:
-            told["patterns"] = found
-        super().__init__(rule.refusal, metadata=told)
+            details["patterns"] = found
+        super().__init__(rule.refusal, metadata=details)
 
 
 class Filtered(NamedTuple):
@@ -153,7 +153,7 @@ class _Work:
     def _block_text(self, text: str, by_user: bool) -> str:
         """The text where nothing blocks it. Raises `_Found` with the first matches, as far as a
         refusal tells of them."""
-        rules = [rule for rule in self._rules.of(by_user) if rule.action == "block"]
+        rules = [rule for rule in self._rules.choose(by_user) if rule.action == "block"]
         data = encode(text) if rules else b""
         for rule in rules:
             found = []
@@ -168,7 +168,7 @@ class _Work:
     def _redact_text(self, text: str, by_user: bool) -> str:
         """The text with its redactions; flags are counted."""
         data = encode(text)
-        rules = self._rules.of(by_user)
+        rules = self._rules.choose(by_user)
         rules = tuple(rule for rule in rules if not rule.misses(data, self._deadline))
         if not rules:
             return text
@@ -287,7 +287,7 @@ def count_matches(texts: Sequence[str], rules: Sequence[Rule], account_id: UUID)
             return count()
         with _turns.setdefault(account_id, BoundedSemaphore(1)):
             return run_in_thread(count, threads=_threads)
-    except Exception:
+    except Exception:  # Counting is no reason to lose an answer that is paid for.
         log.exception("an answer's filters could not count")
         return {}
 

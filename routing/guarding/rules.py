@@ -121,7 +121,7 @@ class Rules(NamedTuple):
     union: tuple[CompiledPattern, ...] = ()
     union_bytes_max: int = -1
 
-    def of(self, by_user: bool) -> tuple[Rule, ...]:
+    def choose(self, by_user: bool) -> tuple[Rule, ...]:
         return self.of_users if by_user else self.of_others
 
 

@@ -174,7 +174,7 @@ def _question(question: JsonObject, change: Change) -> JsonObject:
         elif type(criteria) is list:
             new["criteria"] = _free(criteria, change, True)
         else:
-            made = {case: _free(told, change, True) for case, told in criteria.items()}
+            made = {case: _free(criterion, change, True) for case, criterion in criteria.items()}
             is_same = all(made[case] is criteria[case] for case in made)
             new["criteria"] = criteria if is_same else made
     same = all(value is question[name] for name, value in new.items())
@@ -184,11 +184,11 @@ def _question(question: JsonObject, change: Change) -> JsonObject:
 def _change_labels(criteria: JsonObject, change: Change) -> JsonObject:
     """Labels that a change makes alike are told apart by their number: each has an answer."""
     new: JsonObject = {}
-    for number, (label, told) in enumerate(criteria.items(), 1):
+    for number, (label, criterion) in enumerate(criteria.items(), 1):
         changed = change(label, True)
         while changed in new:
             changed = f"{changed} ({number})"
-        new[changed] = _free(told, change, True)
+        new[changed] = _free(criterion, change, True)
     pairs = zip(new.items(), criteria.items(), strict=True)
     same = all(mine[0] == theirs[0] and mine[1] is theirs[1] for mine, theirs in pairs)
     return criteria if same else new

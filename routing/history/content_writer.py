@@ -90,7 +90,7 @@ class ContentWriter:
             self._write(rows)
         except DATABASE_GONE as error:
             self._drop(batch, str(error))
-        except Exception:
+        except Exception:  # Whatever it was, the next batch may be stored.
             log.exception("%d contents were not stored", len(batch))
             self.dropped += len(batch)
         finally:

@@ -56,7 +56,7 @@ def lock_accounts(
     something must be read before that."""
     ids = sorted({payer.account_id for payer in payers})
     if (even_one or len(ids) > 1) and not session.is_sqlite:
-        condition, parameters = session.among("id", ids)
+        condition, parameters = session.build_membership("id", ids)
         session.execute(
             f"SELECT id FROM accounts_account WHERE {condition} ORDER BY id FOR NO KEY UPDATE",  # noqa: S608 - A condition of placeholders.
             parameters,
@@ -74,7 +74,7 @@ def place_holds(
     placed: set[str] = set()
     if replayed := [order.generation_id for order in orders if order.replayed]:
         # An earlier commit of unknown outcome may have placed them.
-        condition, parameters = session.among("generation_id", replayed)
+        condition, parameters = session.build_membership("generation_id", replayed)
         rows = session.execute(
             f"SELECT generation_id FROM accounts_hold WHERE {condition}",  # noqa: S608 - A condition of placeholders.
             parameters,
@@ -214,7 +214,7 @@ def _release_account(session: LedgerSession, payer: Payer, amount_nano: int) -> 
 
 def reserve_counters(session: LedgerSession, ids: Ids, amount_nano: int, byok_nano: int = 0) -> Any:
     """Hold an amount on all counters or on none; the cursor counts them when it did."""
-    mine, parameters = session.among("id", ids)
+    mine, parameters = session.build_membership("id", ids)
     if not byok_nano:
         values = [amount_nano, *parameters, *parameters, amount_nano]
         return session.execute(reserve_counters_sql(mine), values)

@@ -98,7 +98,9 @@ def _membership_rule(
 
 
 def _add_holds(session: LedgerSession, counter: LimitedCounter, holds: Sequence[_OpenHold]) -> None:
-    condition, generations = session.among("generation_id", [hold.generation_id for hold in holds])
+    condition, generations = session.build_membership(
+        "generation_id", [hold.generation_id for hold in holds]
+    )
     name = str(counter.id)
     session.execute(
         f"UPDATE accounts_hold SET counter_ids = CASE WHEN counter_ids = '{NO_COUNTER}' THEN %s"  # noqa: S608 - Constants and a condition of placeholders.

@@ -96,7 +96,7 @@ class LedgerSession:
             values = list(chain.from_iterable(several))
             self._pipeline.execute(insert_sql(table, names, len(several)), values)
 
-    def among(self, column: str, values: Sequence[Any]) -> tuple[str, list[Any]]:
+    def build_membership(self, column: str, values: Sequence[Any]) -> tuple[str, list[Any]]:
         """A condition that `column` is one of `values`, and its parameters."""
         if self.is_sqlite:
             return f"{column} IN ({', '.join(['%s'] * len(values))})", list(values)

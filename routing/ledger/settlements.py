@@ -80,7 +80,7 @@ def settle_orders(
     settled = [order for order in due if isinstance(order, SettleOrder)]
     late = [order.generation_id for order in settled if order.generation_id not in open_holds]
     if late:
-        condition, parameters = session.among("id", late)
+        condition, parameters = session.build_membership("id", late)
         session.execute(
             f"DELETE FROM routing_generation WHERE lost AND {condition}",  # noqa: S608 - A condition of placeholders.
             parameters,
@@ -91,7 +91,7 @@ def settle_orders(
 
 def delete_holds(session: LedgerSession, generation_ids: list[str]) -> dict[str, HoldAmounts]:
     """Delete open holds; returns those that were open, by generation."""
-    condition, parameters = session.among("generation_id", generation_ids)
+    condition, parameters = session.build_membership("generation_id", generation_ids)
     rows = session.execute(
         f"DELETE FROM accounts_hold WHERE {condition}"  # noqa: S608 - A condition of placeholders.
         " RETURNING generation_id, amount_nano, byok_nano, counter_ids",
@@ -132,7 +132,7 @@ def _find_settled(session: LedgerSession, orders: Sequence[SettleOrder | Release
     settle_ids = [order.generation_id for order in orders if isinstance(order, SettleOrder)]
     if not settle_ids:
         return done
-    condition, parameters = session.among("generation_id", settle_ids)
+    condition, parameters = session.build_membership("generation_id", settle_ids)
     rows = session.execute(
         f"SELECT generation_id FROM accounts_ledgerentry WHERE {condition} AND kind = 'usage'",  # noqa: S608 - A condition of placeholders.
         parameters,
@@ -195,10 +195,10 @@ def move_counters(
     freed = [("held_nano", sums.released_nano), ("byok_held_nano", sums.released_byok_nano)]
     for column, amount_nano in freed if held else ():
         if amount_nano:
-            among, ids = session.among("id", held)
+            among, ids = session.build_membership("id", held)
             changes.append(free_held_sql(column, among))
             values += [*ids, amount_nano]
-    condition, parameters = session.among("id", every)
+    condition, parameters = session.build_membership("id", every)
     if exactly:
         session.expect(len(every))
     session.execute(

@@ -34,7 +34,7 @@ def sweep_expired(session: LedgerSession, now: datetime) -> int:
             "SELECT id FROM accounts_account WHERE id = ANY(%s) ORDER BY id FOR NO KEY UPDATE",
             [sorted({row[1] for row in expired})],
         )
-    condition, parameters = session.among("generation_id", [row[0] for row in expired])
+    condition, parameters = session.build_membership("generation_id", [row[0] for row in expired])
     rows = session.execute(
         f"DELETE FROM accounts_hold WHERE {condition}"  # noqa: S608 - A condition of placeholders.
         " RETURNING generation_id, account_id, workspace_id, api_key_id, amount_nano, byok_nano,"

@@ -65,7 +65,7 @@ class Verdict(NamedTuple):
 
     detected: list[str]
     text: str
-    told: JsonObject
+    details: JsonObject
 
 
 class ExternalGuards:
@@ -135,7 +135,7 @@ class ExternalGuards:
             "on": side,
             "result": result,
             "latency_ms": round((process.now() - began) * 1000),
-            **verdict.told,
+            **verdict.details,
         }
         if failure:
             check["failure"] = failure[:200]
@@ -206,14 +206,14 @@ class ExternalGuards:
         answer = loads(answer_decisions(progress, plan, read_questions(body)))
         score: float = answer["answers"][_NAME]["noul"]
         model = next((each for each in context.choice.models if each.id == answer["model"]), None)
-        told = {
+        details = {
             "score": round(score, 6),
             "model": answer["model"],
             "is_calibrated": model is not None and model.decisions_temperature is not None,
             "generation_id": context.generation_id,
             "cost_usd": answer["usage"]["cost"],
         }
-        return Verdict([_NAME] if score >= guard.threshold else [], texts[-1], told)
+        return Verdict([_NAME] if score >= guard.threshold else [], texts[-1], details)
 
 
 def _list_detected(result: Any, thresholds: Any) -> list[str]:

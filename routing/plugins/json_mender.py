@@ -27,10 +27,10 @@ def main() -> None:
     (length,) = LENGTH.unpack(sys.stdin.buffer.read(LENGTH.size))
     asked = json.loads(sys.stdin.buffer.read(length))
     if "schema" in asked:
-        told = find_problem(asked["value"], asked["schema"]).encode("utf-8", "replace")
+        reply = find_problem(asked["value"], asked["schema"]).encode("utf-8", "replace")
     else:
-        told = (mend(asked["texts"], wants_object=asked["wants_object"]) or "").encode()
-    sys.stdout.buffer.write(LENGTH.pack(len(told)) + told)
+        reply = (mend(asked["texts"], wants_object=asked["wants_object"]) or "").encode()
+    sys.stdout.buffer.write(LENGTH.pack(len(reply)) + reply)
     sys.stdout.buffer.flush()
 
 

@@ -32,8 +32,8 @@ class Flagged(PermissionDenied):
     default_reason = "moderation"
 
     def __init__(self, reasons: Sequence[str], text: str) -> None:
-        told = {"reasons": list(reasons), "flagged_input": shorten(text)}
-        super().__init__(metadata=told)
+        details = {"reasons": list(reasons), "flagged_input": shorten(text)}
+        super().__init__(metadata=details)
 
 
 class Moderation(Plugin):
@@ -70,12 +70,12 @@ def list_texts(chat: ChatRequest) -> list[str]:
     """What is said in a request, whoever says it, in order, each text once."""
     texts: dict[str, None] = {}
 
-    def seen(text: str, by_user: bool) -> str:
+    def note_text(text: str, by_user: bool) -> str:
         if text:
             texts[text] = None
         return text
 
-    change_texts(replace(chat, original=None), seen)
+    change_texts(replace(chat, original=None), note_text)
     return list(texts)
 
 
@@ -97,7 +97,7 @@ def _run_hook(path: str, texts: list[str], limit_s: float) -> list[list[str]]:
         else:
             judged = hook(texts)
         verdicts = [list(map(str, reasons)) for reasons in judged]
-    except Exception as error:
+    except Exception as error:  # The hook is an operator's own code.
         log.exception("The moderation hook failed", exc_info=error)
         raise Unavailable("Moderation is not available") from None
     if len(verdicts) != len(texts):

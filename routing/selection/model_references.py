@@ -114,18 +114,10 @@ def keys_of(references: Iterable[str]) -> frozenset[str]:
     return frozenset([reference.casefold() for reference in references])
 
 
-def matches(reference: str, endpoint: EndpointEntry) -> bool:
-    """Whether a reference names this endpoint. A base slug or a display name stands for every
-    endpoint of the provider except those of a service tier, which need their full slug."""
-    key = reference.casefold()
-    if endpoint.tag_key == key:
-        return True
-    return endpoint.tier == "default" and key in endpoint.provider.names
-
-
 def reference_test(references: Iterable[str], admitted: Test) -> Test:
-    """A test whether one of the references names an endpoint. A provider's name stands for an
-    endpoint of a service tier only if `admitted` says that the tier is open to the request."""
+    """A test whether one of the references names an endpoint: a full slug names it alone, a base
+    slug or a display name every endpoint of the provider that `admitted` admits. So an endpoint of
+    a service tier is meant by its full slug, unless the tier is open to the request."""
     keys = keys_of(references)
 
     def test(endpoint: EndpointEntry) -> bool:

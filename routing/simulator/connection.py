@@ -192,11 +192,11 @@ class SimulatedConnection(asyncio.Protocol):
             self._next_request()
 
     def eof_received(self) -> None:
-        self._lost("client")
+        self._note_loss("client")
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._living.discard(self)
-        self._lost("client")
+        self._note_loss("client")
 
     def pause_writing(self) -> None:
         self._room.clear()
@@ -225,12 +225,12 @@ class SimulatedConnection(asyncio.Protocol):
 
     def close(self) -> None:
         """Close in order (FIN) once everything written has left."""
-        self._lost("server")
+        self._note_loss("server")
         self.transport.close()
 
     def reset(self) -> None:
         """Close with RST, dropping whatever has not left yet."""
-        self._lost("server")
+        self._note_loss("server")
         handle = cast(socket.socket, self.transport.get_extra_info("socket"))
         handle.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET_ON_CLOSE)
         self.transport.abort()
@@ -251,7 +251,7 @@ class SimulatedConnection(asyncio.Protocol):
         self._busy = True
         self._serve(self, request)
 
-    def _lost(self, by: Closer) -> None:
+    def _note_loss(self, by: Closer) -> None:
         if self.lifeline.closed_by is not None:
             return
         self.lifeline.closed_by = by

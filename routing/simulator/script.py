@@ -109,8 +109,8 @@ def read_step(given: object) -> ScriptStep:
         if isinstance(item, str):
             continue
         if not isinstance(item, dict) or len(item) != 1 or not item.keys() <= EVENT_TYPES.keys():
-            told = f"an event is a string or an object with one of {sorted(EVENT_TYPES)}"
-            raise ScriptError(told)
+            problem = f"an event is a string or an object with one of {sorted(EVENT_TYPES)}"
+            raise ScriptError(problem)
         _check_types(item, EVENT_TYPES)
         if item.get("cut", "close") not in CUTS:
             raise ScriptError("cut is close or reset")

@@ -49,16 +49,18 @@ class Advisor:
     def __init__(self, parameters: JsonObject) -> None:
         self._settings = parameters
         about = parameters.get("instructions") or ""
-        told = f"{_ABOUT_ADVICE} {about[:200]}".strip()
-        self.definition = Definition(_name_agent("advisor", parameters), told, _QUESTION)
+        description = f"{_ABOUT_ADVICE} {about[:200]}".strip()
+        self.definition = Definition(_name_agent("advisor", parameters), description, _QUESTION)
 
     def run(self, arguments: JsonObject, context: ToolContext) -> Result:
         question = require_text(arguments, "question")
         said = [user_message(question)]
         if self._settings.get("forward_transcript"):
-            told = format_transcript(context.messages)
+            transcript = format_transcript(context.messages)
             said = [
-                user_message(f"The conversation so far:\n\n{told}\n\nThe question:\n\n{question}")
+                user_message(
+                    f"The conversation so far:\n\n{transcript}\n\nThe question:\n\n{question}"
+                )
             ]
         messages = with_instructions(self._settings.get("instructions") or _ADVISOR, *said)
         settings = {k: v for k, v in self._settings.items() if k != "max_tool_calls"}
@@ -103,12 +105,12 @@ class Subagent:
             each["id"]: each["messages"] for each in waiting
         }
         about = parameters.get("instructions") or ""
-        told = f"{_ABOUT} {about[:200]}".strip()
+        description = f"{_ABOUT} {about[:200]}".strip()
         shown = _PARAMETERS
         if self._waiting:
             resume = {"type": "string", "enum": list(self._waiting), "description": _RESUME}
             shown = {**shown, "properties": {**shown["properties"], "resume": resume}}
-        self.definition = Definition(_name_agent("subagent", parameters), told, shown)
+        self.definition = Definition(_name_agent("subagent", parameters), description, shown)
 
     def run(self, arguments: JsonObject, context: ToolContext) -> Result:
         past = self._take_waiting(arguments, context)

@@ -154,8 +154,8 @@ class _Thread:
         """A thread cannot be stopped."""
 
 
-def build_failed_result(told: str) -> Result:
-    return Result(failure_text(told), failed=True)
+def build_failed_result(problem: str) -> Result:
+    return Result(failure_text(problem), failed=True)
 
 
 def _run_call(call: ServerToolCall, context: ToolContext) -> Result:
@@ -174,6 +174,6 @@ def _run_call(call: ServerToolCall, context: ToolContext) -> Result:
         return result
     except ToolFailed as error:
         return build_failed_result(str(error))
-    except Exception as error:
+    except Exception as error:  # A tool's bug ends this call of it, not the request.
         log.exception("Server tool %s failed", call.fitted.type, exc_info=error)
         return build_failed_result("The tool failed")

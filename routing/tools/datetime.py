@@ -27,8 +27,8 @@ class Datetime:
 
     def __init__(self, parameters: JsonObject) -> None:
         self._zone: str = parameters.get("timezone", "UTC")
-        told = f"The current date and time. Without a time zone: {self._zone}."
-        self.definition = Definition("datetime", told, _PARAMETERS)
+        description = f"The current date and time. Without a time zone: {self._zone}."
+        self.definition = Definition("datetime", description, _PARAMETERS)
 
     def run(self, arguments: JsonObject, context: ToolContext) -> Result:
         name = arguments.get("timezone") or self._zone

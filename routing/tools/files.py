@@ -47,8 +47,8 @@ class Files(WorkspaceTool):
             text = {"text": check_length(content)}
         said = self.workspace.ask({"path": path, **_ACTIONS[action], **text})
         item = {"action": action, "path": path}
-        told = {"truncated": True} if said.pop("cut", False) else {}
-        return Result(json_text({**said, **told} or {"status": "done"}), item=item)
+        marks = {"truncated": True} if said.pop("cut", False) else {}
+        return Result(json_text({**said, **marks} or {"status": "done"}), item=item)
 
 
 def check_length(text: str) -> str:

@@ -77,11 +77,11 @@ class Fusion:
         """None for an answer that there is nothing to compare with."""
         if len(answers) == 1:
             return None
-        told = "\n\n".join(
+        replies = "\n\n".join(
             f"Answer {place} ({each['model']}):\n{each['answer']}"
             for place, each in enumerate(answers, start=1)
         )
-        messages = with_instructions(_JUDGE, user_message(f"Question:\n{question}\n\n{told}"))
+        messages = with_instructions(_JUDGE, user_message(f"Question:\n{question}\n\n{replies}"))
         settings = {k: v for k, v in self._settings.items() if k != "max_tool_calls"}
         try:
             return context.ask(build_body(settings, messages)).text

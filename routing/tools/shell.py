@@ -61,14 +61,14 @@ class Bash(WorkspaceTool):
         ran = _run_command(
             self.workspace, command, command_time_s(arguments.get("timeout_s"), context.deadline)
         )
-        told: JsonObject = {"stdout": ran["stdout"], "stderr": ran["stderr"]}
-        told["return_code"] = ran["status"]
-        told |= {"stopped": ran["stopped"]} if ran["stopped"] else {}
-        told |= {"truncated": True} if ran["cut"] else {}
-        block = {"type": "router_bash_result", **told}
+        report: JsonObject = {"stdout": ran["stdout"], "stderr": ran["stderr"]}
+        report["return_code"] = ran["status"]
+        report |= {"stopped": ran["stopped"]} if ran["stopped"] else {}
+        report |= {"truncated": True} if ran["cut"] else {}
+        block = {"type": "router_bash_result", **report}
         return Result(
-            json_text(told),
-            item={"command": command, **told},
+            json_text(report),
+            item={"command": command, **report},
             block_type="router_bash_tool_result",
             block=block,
         )
@@ -99,8 +99,8 @@ class Shell(WorkspaceTool):
                 outcome = {"type": "timeout"}
             elif ran["stopped"]:
                 outcome["stopped"] = ran["stopped"]
-            told = {"stdout": ran["stdout"], "stderr": ran["stderr"], "outcome": outcome}
-            output.append(told | ({"truncated": True} if ran["cut"] else {}))
+            report = {"stdout": ran["stdout"], "stderr": ran["stderr"], "outcome": outcome}
+            output.append(report | ({"truncated": True} if ran["cut"] else {}))
         action = {"commands": commands} | ({"timeout_ms": asked} if each_s else {})
         return Result(
             json_text({"output": output}),

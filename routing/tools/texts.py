@@ -18,9 +18,9 @@ def json_text(value: object) -> str:
     return dumps(value).decode()
 
 
-def failure_text(told: str) -> str:
+def failure_text(problem: str) -> str:
     """The text of a failed call for the model."""
-    return json_text({"error": told[:_SHOWN_CHARS]})
+    return json_text({"error": problem[:_SHOWN_CHARS]})
 
 
 def cut_text(text: str, chars_max: int) -> str:

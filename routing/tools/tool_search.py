@@ -74,12 +74,12 @@ class ToolSearch:
         names = [str(function["name"]) for function in found]
         for name in names:
             self.deferred.show(name)
-        told = [
+        tools = [
             {"name": each["name"], "description": each.get("description") or ""} for each in found
         ]
         references = [{"type": "tool_reference", "tool_name": name} for name in names]
         return Result(
-            json_text({"tools": told}),
+            json_text({"tools": tools}),
             item={"query": query, "tools": names},
             block_type="tool_search_tool_result",
             block={"type": "tool_search_tool_search_result", "tool_references": references},

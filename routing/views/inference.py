@@ -186,8 +186,8 @@ class InferenceViewSet(LeanViewSet):
             self.reuse = start_reuse(progress, wish, self.body)
         reuse = self.reuse
         if reuse is not None:
-            told = headers | build_limit_headers(progress, taken, now_s=time.time())
-            if (answer := reuse.find_answer(told)) is not None:
+            sent_headers = headers | build_limit_headers(progress, taken, now_s=time.time())
+            if (answer := reuse.find_answer(sent_headers)) is not None:
                 return answer
             headers |= reuse.headers
         if not progress.context.chat.stream:

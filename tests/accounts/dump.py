@@ -12,11 +12,11 @@ def database_text() -> str:
         lines: list[str] = []
         for name in names:
             cursor.execute(f"SELECT * FROM {connection.ops.quote_name(name)}")  # noqa: S608 - The database's own table names.
-            lines += [f"{name}: {_shown(row)}" for row in cursor.fetchall()]
+            lines += [f"{name}: {_row_text(row)}" for row in cursor.fetchall()]
     return "\n".join(lines)
 
 
-def _shown(row: tuple[Any, ...]) -> str:
+def _row_text(row: tuple[Any, ...]) -> str:
     return " | ".join(
         bytes(value).decode("latin-1") if isinstance(value, bytes | memoryview) else str(value)
         for value in row

@@ -31,7 +31,7 @@ def open_office(name: str = "mine") -> Office:
     return Office(made.account, made.admin, made.key)
 
 
-def at(made: Any, tail: str = "") -> str:
+def key_path(made: Any, tail: str = "") -> str:
     """The path of a key that was made, or of its data."""
     data = made.get("data", made)
     return f"{KEYS}/{data['hash']}{tail}"

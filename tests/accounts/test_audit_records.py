@@ -14,7 +14,7 @@ from accounts.models.record import AppendOnly
 from accounts.services.keys import create_key, rotate_key, set_disabled
 from accounts.services.organization import open_account
 from accounts.services.records import command_actor, record_change
-from tests.accounts.office import KEYS, Office, at
+from tests.accounts.office import KEYS, Office, key_path
 from tests.support.admin_pages import page
 from tests.support.bed import Bed
 
@@ -36,9 +36,9 @@ def test_changes_through_the_api_name_the_management_key(office: Office) -> None
     manager = ApiKey.objects.get()
     made = office.new(limit=5)
     key = ApiKey.objects.get(hash=made["data"]["hash"])
-    office.ok("PATCH", at(made), {"limit": 7, "name": "k", "disabled": True})
-    new = office.ok("POST", at(made, "/rotate"))
-    office.ok("DELETE", at(new))
+    office.ok("PATCH", key_path(made), {"limit": 7, "name": "k", "disabled": True})
+    new = office.ok("POST", key_path(made, "/rotate"))
+    office.ok("DELETE", key_path(new))
 
     records = list(AuditRecord.objects.filter(object_id=str(key.pk)).order_by("pk"))
     created, updated, rotated, deleted = map(read_change, records)
@@ -59,11 +59,11 @@ def test_what_changes_nothing_is_refused_or_fails_leaves_no_record(office: Offic
     made = office.new()
     count = AuditRecord.objects.count()
 
-    office.ok("PATCH", at(made), {"name": "k"})
-    office.ok("GET", at(made))
-    office.refused(400, "PATCH", at(made), {"limit": -1})
+    office.ok("PATCH", key_path(made), {"name": "k"})
+    office.ok("GET", key_path(made))
+    office.refused(400, "PATCH", key_path(made), {"limit": -1})
     office.refused(400, "POST", KEYS, {"name": ""})
-    office.refused(404, "DELETE", at({"hash": "0" * 64}))
+    office.refused(404, "DELETE", key_path({"hash": "0" * 64}))
     with transaction.atomic():
         set_disabled(keys=ApiKey.objects.filter(hash=made["data"]["hash"]), disabled=True)
         assert AuditRecord.objects.count() == count + 1

@@ -17,7 +17,7 @@ from accounts.services.organization import open_account
 from accounts.spending import LIMITED_WINDOW, find_window_starts
 from accounts.views.schemas.key import load_current_key as key_object
 from tests.accounts.dump import database_text
-from tests.accounts.office import KEYS, Office, at, spend
+from tests.accounts.office import KEYS, Office, key_path, spend
 
 pytestmark = [pytest.mark.django_db, pytest.mark.both]
 USD = 1_000_000_000
@@ -136,7 +136,7 @@ ROTATED_AT = datetime.now(UTC)
 
 
 def rotate_office_key(office: Office, made: Any, **body: Any) -> Any:
-    return office.ok("POST", at(made, "/rotate"), body)
+    return office.ok("POST", key_path(made, "/rotate"), body)
 
 
 def works_until(string: str) -> datetime | None:
@@ -164,7 +164,7 @@ def test_a_rotated_key_is_the_same_key_with_another_string(office: Office) -> No
     # Both strings work, and only the new hash is known.
     assert office.status_of(made["key"]) == office.status_of(new["key"]) == 200
     for method, tail in (("GET", ""), ("PATCH", ""), ("DELETE", ""), ("POST", "/rotate")):
-        office.refused(404, method, at(made, tail), {"name": "n"})
+        office.refused(404, method, key_path(made, tail), {"name": "n"})
     assert office.hashes() == [new["data"]["hash"]]
     _, told = office.call("GET", "/key", key=made["key"])
     assert told["data"]["label"] == new["data"]["label"]
@@ -176,7 +176,7 @@ def test_a_rotated_key_is_the_same_key_with_another_string(office: Office) -> No
 def test_the_old_string_works_for_the_grace_period(office: Office, body: Any, grace_s: int) -> None:
     made, before = office.new(), datetime.now(UTC)
 
-    office.ok("POST", at(made, "/rotate"), body)
+    office.ok("POST", key_path(made, "/rotate"), body)
 
     until, grace = works_until(made["key"]), timedelta(seconds=grace_s)
     assert until is not None
@@ -222,17 +222,17 @@ def test_what_stops_the_key_stops_its_old_string(office: Office) -> None:
     assert office.status_of(made["key"]) == office.status_of(new["key"]) == 401
     set_disabled(keys=keys, disabled=False)
     assert office.status_of(made["key"]) == office.status_of(new["key"]) == 200
-    assert office.ok("DELETE", at(new)) == {"deleted": True}
+    assert office.ok("DELETE", key_path(new)) == {"deleted": True}
     assert office.status_of(made["key"]) == office.status_of(new["key"]) == 401
-    office.refused(404, "POST", at(new, "/rotate"))
-    office.refused(404, "DELETE", at(new))
+    office.refused(404, "POST", key_path(new, "/rotate"))
+    office.refused(404, "DELETE", key_path(new))
     assert keys.get().deleted_at is not None, "its history stays"
 
 
 def test_no_string_is_kept_anywhere(office: Office) -> None:
     made = office.new()
     new = rotate_office_key(office, made)
-    office.ok("PATCH", at(new), {"name": "other", "limit": 3})
+    office.ok("PATCH", key_path(new), {"name": "other", "limit": 3})
     office.ok("GET", KEYS)
 
     kept = database_text()

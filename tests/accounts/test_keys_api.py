@@ -14,7 +14,7 @@ from accounts.models import ApiKey, AuditRecord, Membership, SpendCounter, User
 from accounts.services.keys import create_key, delete_keys
 from accounts.services.organization import admit_member, open_workspace
 from gateway.limits.rules import RateRule
-from tests.accounts.office import KEYS, Office, at, open_office, spend
+from tests.accounts.office import KEYS, Office, key_path, open_office, spend
 
 pytestmark = [pytest.mark.django_db, pytest.mark.both]
 USD = 1_000_000_000
@@ -79,7 +79,7 @@ def test_a_list_is_of_one_workspace(office: Office) -> None:
     assert office.hashes(f"?workspace_id={here['workspace_id']}") == [here["hash"]]
     assert office.hashes(f"?workspace_id={other.pk}") == [there["hash"]]
     assert "workspace_id" in office.refused(400, "GET", f"{KEYS}?workspace_id={stranger.pk}")
-    path, words = at(here), "workspace_id: Invalid input: no workspace of this account"
+    path, words = key_path(here), "workspace_id: Invalid input: no workspace of this account"
     assert office.refused(400, "PATCH", path, {"workspace_id": str(stranger.pk)}) == words
 
 
@@ -109,8 +109,8 @@ def test_last_uses_are_written_together_and_never_go_back(office: Office) -> Non
     assert record_uses({one: later, two: then}) == {one, two}
     assert record_uses({one: then}) == {one}
 
-    assert office.ok("GET", at(first))["data"]["last_used_at"] == "2026-01-02T00:00:00.000Z"
-    other = office.ok("GET", at(second))["data"]
+    assert office.ok("GET", key_path(first))["data"]["last_used_at"] == "2026-01-02T00:00:00.000Z"
+    other = office.ok("GET", key_path(second))["data"]
     assert (other["last_used_at"], other["external_user"]) == ("2026-01-01T00:00:00.000Z", "u-1")
     assert first["data"]["last_used_at"] is first["data"]["external_user"] is None
 
@@ -126,12 +126,12 @@ def test_each_field_changes_alone(office: Office) -> None:
         "include_byok_in_limit": True,
         "disabled": True,
     }.items():
-        after = office.ok("PATCH", at(made), {name: value})["data"]
+        after = office.ok("PATCH", key_path(made), {name: value})["data"]
         moved = {field for field in after if after[field] != before[field]}
         assert moved - {"updated_at", "limit_remaining"} == {name}
         assert after[name] == value
         before = after
-    cleared = office.ok("PATCH", at(made), {"limit": None, "limit_reset": None})["data"]
+    cleared = office.ok("PATCH", key_path(made), {"limit": None, "limit_reset": None})["data"]
     assert (cleared["limit"], cleared["limit_remaining"], cleared["limit_reset"]) == (None,) * 3
 
 
@@ -147,7 +147,7 @@ ODD_CHANGES: list[tuple[Any, str]] = [
 def test_a_key_says_what_holds_for_requests_that_say_nothing(office: Office) -> None:
     made = office.new(rescue=True)
     assert (made["data"]["hedge"], made["data"]["rescue"]) == (None, True)
-    changed = office.ok("PATCH", at(made), {"hedge": False, "rescue": None})["data"]
+    changed = office.ok("PATCH", key_path(made), {"hedge": False, "rescue": None})["data"]
     assert (changed["hedge"], changed["rescue"]) == (False, None)
     record = AuditRecord.objects.filter(object_type="key").latest("pk")
     assert (record.before, record.after) == (
@@ -158,7 +158,7 @@ def test_a_key_says_what_holds_for_requests_that_say_nothing(office: Office) -> 
 
 def test_an_odd_change_is_refused_and_changes_nothing(office: Office) -> None:
     made = office.new()
-    path = at(made)
+    path = key_path(made)
 
     for body, text in ODD_CHANGES:
         if isinstance(body, dict):
@@ -179,7 +179,7 @@ def test_a_key_moves_with_its_string_limits_and_spending(office: Office) -> None
     spend(key, 2 * USD, day=5 * USD)
     counters = list(SpendCounter.objects.order_by("pk").values())
 
-    moved = office.ok("PATCH", at(made), {"workspace_id": str(other.pk)})["data"]
+    moved = office.ok("PATCH", key_path(made), {"workspace_id": str(other.pk)})["data"]
 
     assert moved["workspace_id"] == str(other.pk)
     assert (moved["hash"], moved["limit"], moved["limit_remaining"]) == (key.hash, 5, 3)
@@ -188,7 +188,7 @@ def test_a_key_moves_with_its_string_limits_and_spending(office: Office) -> None
     assert office.hashes(f"?workspace_id={other.pk}") == [key.hash]
     assert office.status_of(made["key"]) == 200
     changes = {"limit": 9, "workspace_id": made["data"]["workspace_id"], "name": "back"}
-    assert office.ok("PATCH", at(made), changes)["data"]["limit_remaining"] == 7
+    assert office.ok("PATCH", key_path(made), changes)["data"]["limit_remaining"] == 7
 
 
 def test_a_key_belongs_to_the_member_it_names(office: Office) -> None:
@@ -205,7 +205,7 @@ def test_a_key_belongs_to_the_member_it_names(office: Office) -> None:
     assert office.refused(400, "POST", KEYS, body).startswith("creator_user_id: ")
     Membership.objects.filter(user=user).delete()
     assert office.status_of(made["key"]) == 403
-    for method, path in (("GET", KEYS), ("GET", at(made)), ("DELETE", at(made))):
+    for method, path in (("GET", KEYS), ("GET", key_path(made)), ("DELETE", key_path(made))):
         told = office.refused(403, method, path)
         assert told.startswith("This API key's creator is no longer a member of the organization.")
 
@@ -250,7 +250,7 @@ def test_limits_are_set_changed_and_taken_away(office: Office) -> None:
         RateRule(owner, None, None, "*", None, None, None, None, 2),
     )
     # Without limits of its own it has its workspace's.
-    office.ok("PATCH", at(made), {"rate_limits": []})
+    office.ok("PATCH", key_path(made), {"rate_limits": []})
     office.ok("PATCH", "/workspaces/default", {"rate_limits": [{"tokens_per_minute": 9}]})
     forget_keys()
     caller = read_caller(hash_key(made["key"]))

@@ -49,7 +49,7 @@ def send(body: Any, **options: Any) -> Any:
     )
 
 
-def refused(status: int, body: Any, **options: Any) -> Any:
+def send_refused(status: int, body: Any, **options: Any) -> Any:
     response = send(body, **options)
     assert response.status_code == status, response.content
     assert SECRET.encode() not in response.content
@@ -114,9 +114,9 @@ def test_no_other_text_is_a_signature(body: bytes, told: str) -> None:
 def test_a_credential_that_is_there_must_be_good_and_without_a_secret_there_is_no_such_path(
     mine: Manager, settings: Settings
 ) -> None:
-    refused(401, make_payment(mine), Authorization="Bearer nope")
+    send_refused(401, make_payment(mine), Authorization="Bearer nope")
     settings.CREDITS_WEBHOOK_SECRET = ""
-    refused(404, make_payment(mine), **{"X-Signature": signature(b"", "")})
+    send_refused(404, make_payment(mine), **{"X-Signature": signature(b"", "")})
     settings.CREDITS_WEBHOOK_SECRET = SECRET
     assert send(make_payment(mine), Authorization=f"Bearer {mine.key}").status_code == 200
 
@@ -130,12 +130,12 @@ def test_a_body_that_cannot_be_meant_is_400(mine: Manager) -> None:
     }
     for field, values in odd.items():
         for value in values:
-            error = refused(400, make_payment(mine, **{field: value}))
+            error = send_refused(400, make_payment(mine, **{field: value}))
             assert [issue["path"] for issue in error["metadata"]["issues"]] == [field]
-    error = refused(400, make_payment(mine, source="s" * 33))
+    error = send_refused(400, make_payment(mine, source="s" * 33))
     assert error["message"] == "source: Too big: expected string to have <=32 characters"
     for raw in (b"{", b"[]", b"null", b"\xff"):
-        refused(400, raw)
+        send_refused(400, raw)
 
 
 def test_what_the_gateway_books_under_is_not_for_sale() -> None:

@@ -296,7 +296,7 @@ def test_whoever_is_refused_leaves_no_row(mine: Manager) -> None:
 def test_a_bug_is_forgotten_and_an_answer_told_though_it_cannot_be_kept(
     mine: Manager, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def gone(*_: Any, **__: Any) -> None:
+    def fail_write(*_: Any, **__: Any) -> None:
         raise OperationalError("gone")
 
     with monkeypatch.context() as broken:
@@ -304,7 +304,7 @@ def test_a_bug_is_forgotten_and_an_answer_told_though_it_cannot_be_kept(
         response = send(mine, "/workspaces", TEAM)
     assert response.status_code == 500
     assert response.json()["user_id"] == mine.admin.public_id
-    monkeypatch.setattr("accounts.services.repeatable.finish_request", gone)
+    monkeypatch.setattr("accounts.services.repeatable.finish_request", fail_write)
     assert send(mine, "/workspaces", TEAM).status_code == 201
     assert reason(send(mine, "/workspaces", TEAM)) == "idempotency_key_in_use"
 

@@ -15,7 +15,7 @@ from accounts.keystring import hash_key
 from accounts.models import ApiKey
 from accounts.scopes import SCOPES, find_area
 from accounts.services.keys import create_key
-from tests.accounts.office import KEYS, Office, at
+from tests.accounts.office import KEYS, Office, key_path
 from tests.support.access_table import TABLE
 
 pytestmark = [pytest.mark.django_db, pytest.mark.both]
@@ -91,7 +91,7 @@ def test_a_key_opens_from_its_addresses_only(office: Office, settings: Settings)
     refused = ask("192.0.2.8")
     assert refused.status_code == 403
     assert refused.json()["error"]["message"] == "This key cannot be used from this address"
-    assert office.ok("PATCH", at(made), {"allowed_ips": None})["data"]["allowed_ips"] is None
+    assert office.ok("PATCH", key_path(made), {"allowed_ips": None})["data"]["allowed_ips"] is None
     assert ask("192.0.2.8").status_code == 200
     assert "allowed_ips" in office.refused(400, "POST", KEYS, {"name": "k", "allowed_ips": ["x"]})
 

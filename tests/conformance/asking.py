@@ -36,7 +36,7 @@ def ok(desk: Desk, path: str, **options: Any) -> Any:
     return exact(response)
 
 
-def refused(desk: Desk, path: str, **body: Any) -> Any:
+def post_refused(desk: Desk, path: str, **body: Any) -> Any:
     """The error of a request that is a 400 before anything is sent or charged."""
     response = post(desk, path, **body)
     assert response.status_code == 400, response.text

@@ -37,27 +37,29 @@ def serving(stores: Bed, folder: Path, catalogue: str, **settings: Any) -> Itera
 
 
 @pytest.fixture(scope="module")
-def audited(gateway: GatewayServer) -> Iterator[GatewayServer]:
+def audited_gateway(gateway: GatewayServer) -> Iterator[GatewayServer]:
     """Whatever a module's tests did, the books add up afterwards and nothing is held."""
     yield gateway
     gateway.check_books()
 
 
 @pytest.fixture(scope="module")
-def caller(audited: GatewayServer) -> SeededAccount:
+def caller(audited_gateway: GatewayServer) -> SeededAccount:
     """The account that a module's tests share."""
-    return seed_account(audited)
+    return seed_account(audited_gateway)
 
 
 @pytest.fixture
-def desk(audited: GatewayServer, simulator: SimulatedUpstream, caller: SeededAccount) -> Desk:
-    return returning(Desk(audited, simulator, caller))
+def desk(
+    audited_gateway: GatewayServer, simulator: SimulatedUpstream, caller: SeededAccount
+) -> Desk:
+    return returning(Desk(audited_gateway, simulator, caller))
 
 
 @pytest.fixture
-def own_desk(audited: GatewayServer, simulator: SimulatedUpstream) -> Desk:
+def own_desk(audited_gateway: GatewayServer, simulator: SimulatedUpstream) -> Desk:
     simulator.clear()
-    return Desk(audited, simulator, seed_account(audited))
+    return Desk(audited_gateway, simulator, seed_account(audited_gateway))
 
 
 # --- The gateway that has everything --------------------------------------------------------------
@@ -159,7 +161,7 @@ class Equipped:
 
 
 @pytest.fixture(scope="session")
-def equipped(
+def equipped_gateway(
     tmp_path_factory: pytest.TempPathFactory, stores: Bed, simulator: SimulatedUpstream
 ) -> Iterator[Equipped]:
     settings = {
@@ -173,7 +175,7 @@ def equipped(
         "ROUTER_SHELL": "off",
         "ROUTER_STREAM_COMMIT_SECONDS": "0.2",
     }
-    folder, catalogue = tmp_path_factory.mktemp("equipped"), wide_catalogue(simulator.url)
+    folder, catalogue = tmp_path_factory.mktemp("equipped_gateway"), wide_catalogue(simulator.url)
     with serve_search_engine() as engine, serve_web_site() as site:
         settings["ROUTER_SEARCH_URL"] = engine.url
         with serving(stores, folder, catalogue, **settings) as server:
@@ -181,16 +183,16 @@ def equipped(
 
 
 @pytest.fixture
-def equipped_desk(equipped: Equipped, simulator: SimulatedUpstream) -> Desk:
+def equipped_desk(equipped_gateway: Equipped, simulator: SimulatedUpstream) -> Desk:
     simulator.clear()
-    return Desk(equipped.server, simulator, seed_account(equipped.server))
+    return Desk(equipped_gateway.server, simulator, seed_account(equipped_gateway.server))
 
 
 @pytest.fixture
-def web(equipped: Equipped, equipped_desk: Desk) -> WebDesk:
-    equipped.engine.asked.clear()
-    equipped.site.met.clear()
-    return WebDesk(equipped_desk, equipped.engine, equipped.site)
+def web(equipped_gateway: Equipped, equipped_desk: Desk) -> WebDesk:
+    equipped_gateway.engine.asked.clear()
+    equipped_gateway.site.met.clear()
+    return WebDesk(equipped_desk, equipped_gateway.engine, equipped_gateway.site)
 
 
 @pytest.fixture(scope="module")

@@ -210,7 +210,7 @@ def changed_workspace(desk: Desk, **settings: Any) -> None:
     assert response.status_code == 200, response.text
 
 
-def opened(desk: Desk, path: str = CHAT, **body: Any) -> RawConnection:
+def open_stream(desk: Desk, path: str = CHAT, **body: Any) -> RawConnection:
     """A streamed request on a connection of its own, to be read as it comes."""
     given = {"model": desk.model, "stream": True} | body
     if path == CHAT:
@@ -218,16 +218,16 @@ def opened(desk: Desk, path: str = CHAT, **body: Any) -> RawConnection:
     return begin_request(int(desk.server.env["PORT"]), desk.account.api_key, given, path=path)
 
 
-def called(desk: Desk) -> list[str]:
+def called_models(desk: Desk) -> list[str]:
     """The upstream models that were called, oldest first."""
     return [entry["body"]["model"] for entry in desk.upstream.requests()]
 
 
 def called_by(desk: Desk, **options: Any) -> str:
     """The upstream model that one good request goes to, and no other."""
-    before = len(called(desk))
+    before = len(called_models(desk))
     desk.ok(**options)
-    (model,) = called(desk)[before:]
+    (model,) = called_models(desk)[before:]
     return model
 
 

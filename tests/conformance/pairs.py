@@ -7,7 +7,7 @@ import requests
 
 from routing.simulator.testing import RawConnection
 from tests.conformance.asking import PERSONAS
-from tests.conformance.desk import Desk, exact, opened
+from tests.conformance.desk import Desk, exact, open_stream
 from tests.support.speakers import Said, Speaker, Streamed, read_stream
 
 RESOURCES = {"openai": "chat/completions", "anthropic": "messages", "responses": "responses"}
@@ -66,7 +66,7 @@ class Pair:
 
     def open(self, **options: Any) -> RawConnection:
         """A streamed request on a connection of its own, to be read as it comes."""
-        return opened(self.desk, self.speaker.path, **self.body(stream=True, **options))
+        return open_stream(self.desk, self.speaker.path, **self.body(stream=True, **options))
 
     def sent(self) -> list[dict[str, Any]]:
         """What went upstream, all of it on the wire's own path."""

@@ -49,12 +49,12 @@ def calibrate(desk: DecisionsDesk, file: Path, *options: str, model: str = "acme
     return desk.server.run_command("calibrate_decisions", *words, *options)
 
 
-def refused(outcome: Outcome, text: str) -> None:
+def check_refusal(outcome: Outcome, text: str) -> None:
     assert outcome.status == 1, outcome
     assert text in outcome.json()["error"]
 
 
-def fitted(share: float) -> float:
+def fitted_temperature(share: float) -> float:
     """The temperature that makes the model as sure as it is right."""
     return log(SURE / (1 - SURE)) / log(share / (1 - share))
 
@@ -74,7 +74,7 @@ def test_a_model_that_is_too_sure_is_cooled_down(sure: DecisionsDesk, file: Path
     assert found["fitted_on"] == found["told_on"] == LINES / 2
     # Which line is in which half is drawn: the share of right ones in the other half is known.
     share = 2 * RIGHT / 10 - found["before"]["accuracy"]
-    assert found["temperature"] == pytest.approx(fitted(share), rel=0.01)
+    assert found["temperature"] == pytest.approx(fitted_temperature(share), rel=0.01)
     off = abs(SURE - found["before"]["accuracy"])
     assert found["before"]["calibration_error"] == pytest.approx(off, abs=1e-6)
     after = abs(share - found["after"]["accuracy"])
@@ -93,11 +93,11 @@ def test_what_is_stored_is_applied_to_answers(sure: DecisionsDesk, file: Path) -
     assert again["before"]["loss"] == pytest.approx(found["before"]["loss"])
     meant, _ = apply_temperature((SURE, 1 - SURE), found["temperature"])
 
-    def served() -> bool:
+    def is_served() -> bool:
         noul: float = sure.answers({"q": NOUL}, model="acme/fitted")["q"]["noul"]
         return abs(noul - meant) < 1e-9
 
-    processes.eventually(served, within_s=10, what="the stored temperature", log=None)
+    processes.eventually(is_served, within_s=10, what="the stored temperature", log=None)
 
 
 UNUSABLE = [
@@ -123,11 +123,11 @@ def test_a_line_that_cannot_be_used_is_named(file: Path, text: str, why: str) ->
 
 def test_what_cannot_be_used_is_refused(deciding: DecisionsDesk, file: Path) -> None:
     for model, why in (("acme/unknown", "There is no model"), ("typesafe/jev-1.13", "natively")):
-        refused(calibrate(deciding, file, model=model), why)
+        check_refusal(calibrate(deciding, file, model=model), why)
     words = [str(file), "--model", "acme/judge", "--json", "--key-hash"]
     unknown = deciding.server.run_command("calibrate_decisions", *words, "0" * 64)
-    refused(unknown, "There is no key")
+    check_refusal(unknown, "There is no key")
     assert calibrate(deciding, file, "--diagram", "diagram.png").status == 2
-    refused(calibrate(deciding, file.with_name("none.jsonl")), "cannot be read")
+    check_refusal(calibrate(deciding, file.with_name("none.jsonl")), "cannot be read")
     file.write_text(line())
-    refused(calibrate(deciding, file), "Too few questions")
+    check_refusal(calibrate(deciding, file), "Too few questions")

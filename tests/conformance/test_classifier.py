@@ -25,7 +25,7 @@ def desk(own_wide_desk: Desk) -> Desk:
     return own_wide_desk
 
 
-def routed(**changes: Any) -> dict[str, Any]:
+def classifier_request(**changes: Any) -> dict[str, Any]:
     """A request for the router with a classifier, valid but for what `changes` says of that."""
     classifier = {"model": JUDGE, "classes": CLASSES} | changes
     return {
@@ -57,7 +57,7 @@ def test_the_likeliest_class_s_model_answers_and_the_decision_is_on_the_books(de
     assert desk.manage("PATCH", path, limits).status_code == 200
     tags = {"metadata": {"team": "blue"}, "trace": {"team": "red", "feature": "search"}}
 
-    answer, told = ask(desk, **routed(min_confidence=0.5), **tags)
+    answer, told = ask(desk, **classifier_request(min_confidence=0.5), **tags)
 
     assert answer["model"] == TALKER
     assert (told["result"], told["label"], told["model"]) == ("class", "talk", TALKER)
@@ -94,7 +94,7 @@ def test_a_request_goes_on_whatever_becomes_of_its_decision(
     for persona in ("native-a", "native-b"):
         desk.upstream.verdicts(persona, verdict)
 
-    answer, told = ask(desk, **routed(**changes))
+    answer, told = ask(desk, **classifier_request(**changes))
 
     assert (told["result"], told["model"]) == (result, model)
     assert model in (None, answer["model"])
@@ -103,9 +103,9 @@ def test_a_request_goes_on_whatever_becomes_of_its_decision(
 
 
 def test_a_conversation_keeps_its_model_without_another_decision(desk: Desk) -> None:
-    first, _ = ask(desk, session_id="kept", **routed())
+    first, _ = ask(desk, session_id="kept", **classifier_request())
 
-    again, told = ask(desk, session_id="kept", **routed())
+    again, told = ask(desk, session_id="kept", **classifier_request())
 
     assert (again["model"], told) == (first["model"], None)
 
@@ -115,26 +115,29 @@ def test_nobody_classifies_what_guards_may_keep_back(desk: Desk) -> None:
     for action, names in (("flag", ["class", "unsafe"]), ("block", ["unsafe"])):
         before = len(list_decisions(desk))
         set_guardrail(desk, external_guards=[guard | {"action": action, "threshold": 1}])
-        _, told = ask(desk, **routed())
+        _, told = ask(desk, **classifier_request())
         asked = [name for each in list_decisions(desk)[before:] for name in each["questions"]]
         assert (asked, told is None) == (names, action == "block")
 
 
 def test_nobody_classifies_what_moderation_keeps_back_or_the_cache_answers(desk: Desk) -> None:
-    plugins = [*routed()["plugins"], {"id": "moderation"}]
-    asked: dict[str, Any] = routed() | {"messages": saying(FORBIDDEN), "plugins": plugins}
+    plugins = [*classifier_request()["plugins"], {"id": "moderation"}]
+    asked: dict[str, Any] = classifier_request() | {
+        "messages": saying(FORBIDDEN),
+        "plugins": plugins,
+    }
     desk.refused(403, "content_policy_violation", **asked)
     changed_workspace(desk, response_cache=True)
-    ask(desk, **routed())
+    ask(desk, **classifier_request())
     # Another key, whose conversation it is not.
     given = {"name": "another", "workspace_id": desk.account.workspace_id}
     key = desk.manage("POST", "/keys", given).json()["key"]
     other = replace(desk, account=replace(desk.account, api_key=key))
-    answers = [desk.post(**routed()), other.post(**routed())]
+    answers = [desk.post(**classifier_request()), other.post(**classifier_request())]
     assert [each.status_code for each in answers] == [200, 200], [each.text for each in answers]
     assert [each.headers["X-Router-Cache-Status"] for each in answers] == ["HIT", "HIT"]
     assert len(list_decisions(desk)) == 1
-    other.ok(**routed() | {"messages": saying("Good evening")})
+    other.ok(**classifier_request() | {"messages": saying("Good evening")})
     assert len(list_decisions(desk)) == 2
 
 
@@ -142,15 +145,15 @@ def test_no_half_of_a_secret_is_classified(desk: Desk) -> None:
     patterns = [{"pattern": "SECRET of [a-z]+", "action": "redact"}]
     set_guardrail(desk, content_filters=patterns)
     text = "SECRET of somebody" + " x" * 3_995
-    ask(desk, **routed() | {"messages": saying(text)})
+    ask(desk, **classifier_request() | {"messages": saying(text)})
     [sent] = list_decisions(desk)
     assert len(sent["state"]) == 8_000
     assert "body" not in sent["state"]
 
 
 def test_a_classifier_without_a_choice_is_refused(desk: Desk) -> None:
-    desk.refused(400, "invalid_request", **routed(classes={"code": {"model": CODER}}))
+    desk.refused(400, "invalid_request", **classifier_request(classes={"code": {"model": CODER}}))
 
 
 def test_nobody_pays_for_a_decision_that_no_model_is_left_for(desk: Desk) -> None:
-    desk.refused(404, "not_found", **routed(), provider={"only": ["nobody"]})
+    desk.refused(404, "not_found", **classifier_request(), provider={"only": ["nobody"]})

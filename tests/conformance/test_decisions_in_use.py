@@ -6,8 +6,8 @@ import pytest
 
 from tests.conformance.deciding import CHOICE, NOUL, SCORE, DecisionsDesk
 from tests.conformance.desk import changed_workspace
-from tests.conformance.guarded import governed
-from tests.conformance.test_management_rows_presets import made
+from tests.conformance.guarded import make_assigned
+from tests.conformance.test_management_rows_presets import make_ok
 from tests.support.server import as_json
 
 MAIL = "ada@example.org"
@@ -24,7 +24,7 @@ def filtering(action: str) -> dict[str, Any]:
 
 
 def test_texts_are_redacted_wherever_they_stand(deciding: DecisionsDesk) -> None:
-    governed(deciding, **filtering("redact"))
+    make_assigned(deciding, **filtering("redact"))
     questions = {
         "q": {**NOUL, "instructions": f"Is {MAIL} angry?"},
         "team": {**CHOICE, "criteria": {MAIL: f"to {MAIL}", "bob@example.org": None, "x": [MAIL]}},
@@ -42,7 +42,7 @@ def test_texts_are_redacted_wherever_they_stand(deciding: DecisionsDesk) -> None
 
 @pytest.mark.parametrize("model", ["typesafe/jev-1.13", "acme/judge"])
 def test_a_guardrail_blocks(deciding: DecisionsDesk, model: str) -> None:
-    governed(deciding, **filtering("block"))
+    make_assigned(deciding, **filtering("block"))
     asked: list[dict[str, Any]] = [
         {"state": [{"deep": MAIL}]},
         {"questions": {"q": {**NOUL, "instructions": {"ask": MAIL}}}},
@@ -56,15 +56,15 @@ def test_a_guardrail_blocks(deciding: DecisionsDesk, model: str) -> None:
         assert stage["data"]["action"] == "blocked"
 
 
-def saved(desk: DecisionsDesk, **config: Any) -> None:
+def save_preset(desk: DecisionsDesk, **config: Any) -> None:
     system = [{"role": "system", "content": "Be short."}]
-    made(desk, "/judging/chat/completions", {"messages": system, **config})
+    make_ok(desk, "/judging/chat/completions", {"messages": system, **config})
 
 
 def test_a_preset_says_who_is_asked(deciding: DecisionsDesk) -> None:
     tool = {"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}
     only = {"provider": {"only": ["judge-b"]}}
-    saved(deciding, model="acme/judge", temperature=1.5, tools=[tool], **only)
+    save_preset(deciding, model="acme/judge", temperature=1.5, tools=[tool], **only)
     deciding.refused(400, "invalid_request", model="acme/off@preset/judging")
     deciding.refused(404, "not_found", model="@preset/nowhere")
 

@@ -75,7 +75,7 @@ def test_a_score_is_the_mean_level(deciding: DecisionsDesk) -> None:
     assert answer["confidence"] == pytest.approx((0.95 - 1 / 3) / (2 / 3))
 
 
-def labelled(criteria: Any) -> dict[str, Any]:
+def choice_with(criteria: Any) -> dict[str, Any]:
     return {**CHOICE, "criteria": criteria}
 
 
@@ -87,10 +87,10 @@ WRONG_CRITERIA: list[tuple[dict[str, Any], str]] = [
     ({**NOUL, "criteria": {"true": "x", "false": 1}}, ".false"),
     # A choice has 1 to 255 labels, a score 2 to 10 levels.
     ({"type": "choice", "instructions": "Which?"}, ""),
-    (labelled({str(n): None for n in range(256)}), ""),
-    (labelled({}), ""),
-    (labelled({"a": 5}), ".a"),
-    (labelled(["a", "b"]), ""),
+    (choice_with({str(n): None for n in range(256)}), ""),
+    (choice_with({}), ""),
+    (choice_with({"a": 5}), ".a"),
+    (choice_with(["a", "b"]), ""),
     *(({**SCORE, "criteria": [f"level {n}" for n in range(count)]}, "") for count in (0, 1, 11)),
 ]
 WRONG: list[tuple[dict[str, Any], str]] = [

@@ -9,7 +9,7 @@ from tests.conformance.desk import Desk
 ASKED = {"X-Router-Metadata": "enabled"}
 
 
-def selected(metadata: dict[str, Any]) -> list[dict[str, Any]]:
+def list_selected(metadata: dict[str, Any]) -> list[dict[str, Any]]:
     return [each for each in metadata["endpoints"]["available"] if each["selected"]]
 
 
@@ -31,7 +31,7 @@ def test_metadata_has_every_required_field(desk: Desk, header: str) -> None:
     }
     assert endpoints["total"] == 3
     assert {each["provider"] for each in endpoints["available"]} == {"Alpha", "Beta"}
-    assert [each["provider"] for each in selected({"endpoints": endpoints})] == [provider]
+    assert [each["provider"] for each in list_selected({"endpoints": endpoints})] == [provider]
     assert took >= 0
     assert len(desk.upstream.requests()) == 1
 
@@ -52,7 +52,7 @@ def test_a_404_says_who_was_considered_and_that_nobody_was_tried(desk: Desk) -> 
     assert response.status_code == 404
     body = response.json()
     told = body["router_metadata"]
-    assert (told["attempt"], selected(told)) == (0, [])
+    assert (told["attempt"], list_selected(told)) == (0, [])
     # Those before the filter that left nobody.
     assert told["endpoints"]["total"] == 3
     assert not {"attempts", "generation_time"} & told.keys()

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tests.conformance.desk import Desk, called, changed_workspace
+from tests.conformance.desk import Desk, called_models, changed_workspace
 from tests.support.server import as_json
 
 SMALL, SOLO, TEXT, FREE = "acme/small", "acme/solo", "acme/text", "acme/small:free"
@@ -13,11 +13,11 @@ METADATA = {"X-Router-Metadata": "enabled"}
 TOOLS = [{"type": "function", "function": {"name": "look", "parameters": {"type": "object"}}}]
 
 
-def routed(desk: Desk, **options: Any) -> tuple[str, str, str]:
+def route_request(desk: Desk, **options: Any) -> tuple[str, str, str]:
     """The model that answered, the strategy's word, and the upstream model that was called."""
-    before = len(called(desk))
+    before = len(called_models(desk))
     answer = desk.ok(headers=METADATA, **options)
-    (upstream,) = called(desk)[before:]
+    (upstream,) = called_models(desk)[before:]
     metadata = answer["router_metadata"]
     assert metadata["requested"] == options.get("model", desk.model)
     assert desk.generation(answer["id"])["model"] == answer["model"]
@@ -50,7 +50,7 @@ def test_the_workspaces_default_may_be_any_reference(own_wide_desk: Desk) -> Non
 
     assert response.status_code == 200, response.text
     answer = as_json(response)
-    assert (answer["model"], called(desk)) == (SMALL, [ALPHA])
+    assert (answer["model"], called_models(desk)) == (SMALL, [ALPHA])
     metadata = answer["router_metadata"]
     assert (metadata["requested"], metadata["strategy"]) == ("~acme/small-latest:floor", "latest")
 
@@ -111,12 +111,12 @@ def test_a_preset_nobody_has(desk: Desk, asked: dict[str, Any]) -> None:
 
 def test_aliases_and_the_operators_list(equipped_desk: Desk) -> None:
     own = equipped_desk
-    assert routed(own, model="acme/short:floor") == (SMALL, "alias", ALPHA)
-    assert routed(own, model="router/fusion") == (TEXT, "fusion", "text")
+    assert route_request(own, model="acme/short:floor") == (SMALL, "alias", ALPHA)
+    assert route_request(own, model="router/fusion") == (TEXT, "fusion", "text")
     # Both cost the same; the other models are not on the list.
-    assert routed(own, model="auto") == (SOLO, "auto", "solo")
-    assert routed(own, model="auto", tools=TOOLS)[0] == SOLO
-    assert routed(own, **auto(allowed_models=["router/fusion"]))[0] == TEXT
+    assert route_request(own, model="auto") == (SOLO, "auto", "solo")
+    assert route_request(own, model="auto", tools=TOOLS)[0] == SOLO
+    assert route_request(own, **auto(allowed_models=["router/fusion"]))[0] == TEXT
     folded = own.ok(model="acme/short", models=[SMALL], headers=METADATA)
     assert folded["router_metadata"]["endpoints"]["total"] == 3
 
@@ -133,4 +133,4 @@ def test_a_tier_is_closed_unless_a_suffix_opens_it_and_an_order_closes_it(
         own.upstream.clear()
         own.upstream.script("gamma", {"status": 500}, *([{"status": 500}] * (status == 502)))
         assert own.post(**asked).status_code == status, asked
-        assert sorted(called(own)) == tried
+        assert sorted(called_models(own)) == tried

@@ -9,8 +9,8 @@ import pytest
 from routing.simulator.testing import SimulatedUpstream
 from tests.conformance.desk import (
     Desk,
-    called,
     called_by,
+    called_models,
     read_stream,
     returning,
 )
@@ -58,7 +58,7 @@ def test_a_list_is_tried_in_turn(small: Desk) -> None:
 
     answer = small.ok(provider={"order": ["beta", "alpha"]}, headers=METADATA)
 
-    assert called(small) == [BETA, TURBO, ALPHA]
+    assert called_models(small) == [BETA, TURBO, ALPHA]
     assert answer["provider"] == "Alpha"
     metadata = answer["router_metadata"]
     assert metadata["attempt"] == 3
@@ -75,7 +75,7 @@ def test_without_fallbacks_the_listed_endpoint_s_error_is_told(small: Desk) -> N
     error = small.told(response, 503, "provider_overloaded")
     assert error["metadata"]["provider_name"] == "Beta"
     assert "previous_errors" not in error["metadata"]
-    assert called(small) == [TURBO]
+    assert called_models(small) == [TURBO]
     assert response.json()["router_metadata"]["attempt"] == 1
 
 
@@ -83,13 +83,13 @@ def test_without_fallbacks_the_listed_endpoint_s_error_is_told(small: Desk) -> N
 
 
 @pytest.fixture
-def weighed(small: Desk) -> Desk:
+def weighed_desk(small: Desk) -> Desk:
     small.model = "acme/weighed"
     return small
 
 
-def test_who_is_fast_enough_goes_first(weighed: Desk) -> None:
-    desk = weighed
+def test_who_is_fast_enough_goes_first(weighed_desk: Desk) -> None:
+    desk = weighed_desk
     desk.model = PACED
     for provider, tokens_per_s, words in (("alpha", 20, 8), ("beta", 200, 80)):
         desk.upstream.control("PUT", f"/_persona/{provider}", {"tokens_per_s": tokens_per_s})
@@ -107,7 +107,7 @@ def test_who_is_fast_enough_goes_first(weighed: Desk) -> None:
     assert called_by(desk, **by_price) == "paced-alpha"
     returning(desk).upstream.script("beta", {"status": 500})
     assert desk.ok(provider=wanted)["provider"] == "Alpha"
-    assert called(desk) == ["paced-beta", "paced-alpha"]
+    assert called_models(desk) == ["paced-beta", "paced-alpha"]
     path = f"/api/v1/models/{PACED}/endpoints"
     alpha, beta = as_json(desk.server.get(path, key=desk.account.api_key))["data"]["endpoints"]
     assert alpha["throughput_last_30m"]["p50"] < beta["throughput_last_30m"]["p50"]
@@ -135,12 +135,12 @@ ONLY_BETA = {"only": ["beta"], "ignore": ["beta/turbo"]}
 def test_a_session_stays_where_it_was_served(small: Desk, way: str) -> None:
     sessions = range(3)
 
-    def named(number: int) -> dict[str, Any]:
+    def name_session(number: int) -> dict[str, Any]:
         name = f"{way} {number}"
         return {"session_id": name} if way == "body" else {"headers": {"x-session-id": name}}
 
     for number in sessions:
-        session = named(number)
+        session = name_session(number)
         if way == "header of a stream":
             small.stream(**session, provider=ONLY_BETA)
         else:
@@ -155,6 +155,6 @@ def test_who_fails_is_left_and_who_answers_is_kept(small: Desk) -> None:
 
     small.ok(session_id="moving")
 
-    first, moved = called(small)
+    first, moved = called_models(small)
     assert first == BETA
     assert {called_by(small, session_id="moving") for _ in range(5)} == {moved}

@@ -8,7 +8,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from tests.conformance.desk import HELLO, Desk, nano, opened, read_stream
+from tests.conformance.desk import HELLO, Desk, nano, open_stream, read_stream
 
 CALL = {"tool_calls": [{"name": "datetime", "arguments": {}}]}
 PARIS = {"type": "router:datetime", "parameters": {"timezone": "Europe/Paris"}}
@@ -68,7 +68,7 @@ def test_usage_comes_whatever_stream_options_say(desk: Desk) -> None:
 
 
 def test_the_books_are_closed_before_the_usage_chunk_is_read(desk: Desk) -> None:
-    wire = opened(desk)
+    wire = open_stream(desk)
     wire.head()
     event = wire.until(b'"usage":') + wire.until(b"}\n\n")
     chunk = json.loads(event[event.rindex(b"data: ") + 6 :], parse_float=Decimal)

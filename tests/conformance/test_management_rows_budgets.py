@@ -10,7 +10,7 @@ import requests
 
 from gateway.limits.limits import DAY_S, find_window_start
 from tests.conformance.desk import CHAT, HELLO, Desk
-from tests.conformance.guarded import made, manage, told
+from tests.conformance.guarded import make_guardrail, manage, read_ok
 from tests.conformance.money import book_spending
 from tests.conformance.test_management_rows import error_of
 from tests.support.callers import new_key
@@ -159,17 +159,17 @@ def test_the_key_or_the_member_of_a_spent_guardrail(own_wide_desk: Desk, kind: s
     desk.paid_nano(desk.ok())
     named = {"keys": "key_hashes", "members": "member_user_ids"}[kind]
     body = {named: [desk.account.api_key_hash if kind == "keys" else desk.account.user_id]}
-    assignments = f"/{made(desk, **SPENT)}/assignments/{kind}"
+    assignments = f"/{make_guardrail(desk, **SPENT)}/assignments/{kind}"
 
-    assert told(manage(desk, "POST", assignments, body)) == {"assigned_count": 1}
+    assert read_ok(manage(desk, "POST", assignments, body)) == {"assigned_count": 1}
     check_spent(desk)
-    removed = told(manage(desk, "POST", f"{assignments}/remove", body))
+    removed = read_ok(manage(desk, "POST", f"{assignments}/remove", body))
     assert removed == {"unassigned_count": 1}
     desk.paid_nano(desk.ok())
 
-    told(manage(desk, "POST", assignments, body))
+    read_ok(manage(desk, "POST", assignments, body))
     check_spent(desk)
-    told(manage(desk, "POST", f"/{made(desk)}/assignments/{kind}", body))
+    read_ok(manage(desk, "POST", f"/{make_guardrail(desk)}/assignments/{kind}", body))
     desk.paid_nano(desk.ok())
 
 
@@ -177,22 +177,22 @@ def test_a_budget_goes_with_its_guardrail_and_workspace(own_wide_desk: Desk) -> 
     desk, key = own_wide_desk, own_wide_desk.account.management_key
     desk.paid_nano(desk.ok())
     other = {"name": "Other", "slug": "other"}
-    place = told(desk.server.post("/api/v1/workspaces", key=key, json=other), 201)["data"]["id"]
+    place = read_ok(desk.server.post("/api/v1/workspaces", key=key, json=other), 201)["data"]["id"]
     body = {"key_hashes": [desk.account.api_key_hash]}
 
-    def spent(**more: Any) -> str:
-        its_id = made(desk, **SPENT, **more)
-        told(manage(desk, "POST", f"/{its_id}/assignments/keys", body))
+    def make_spent(**more: Any) -> str:
+        its_id = make_guardrail(desk, **SPENT, **more)
+        read_ok(manage(desk, "POST", f"/{its_id}/assignments/keys", body))
         check_spent(desk)
         return its_id
 
-    told(manage(desk, "DELETE", f"/{spent()}"))
+    read_ok(manage(desk, "DELETE", f"/{make_spent()}"))
     desk.paid_nano(desk.ok())
     none = {"limit_usd": None, "reset_interval": None}
-    told(manage(desk, "PATCH", f"/{spent()}", none))
+    read_ok(manage(desk, "PATCH", f"/{make_spent()}", none))
     desk.paid_nano(desk.ok())
-    spent(workspace_id=place)
-    told(desk.server.request("DELETE", f"/api/v1/workspaces/{place}", key=key))
+    make_spent(workspace_id=place)
+    read_ok(desk.server.request("DELETE", f"/api/v1/workspaces/{place}", key=key))
     desk.paid_nano(desk.ok())
     assert desk.server.manage("audit_ledger")["mismatches"] == []
 

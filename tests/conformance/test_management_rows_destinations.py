@@ -77,11 +77,11 @@ def ask(desk: Desk, **more: Any) -> str:
 
 
 def wait_for_spans(desk: Desk, receiver: Receiver, count: int) -> list[Any]:
-    def arrived() -> list[Any]:
+    def list_arrived() -> list[Any]:
         return [span for each in receiver.received for span in list_spans(each.json)]
 
-    desk.server.wait_until(lambda: len(arrived()) >= count, within_s=20)
-    return arrived()
+    desk.server.wait_until(lambda: len(list_arrived()) >= count, within_s=20)
+    return list_arrived()
 
 
 def test_a_request_reaches_the_destination_with_what_its_trace_says(

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 import requests
 
-from tests.conformance.desk import Desk, called
+from tests.conformance.desk import Desk, called_models
 from tests.conformance.test_management_rows import error_of
 from tests.support.server import as_json
 
@@ -28,18 +28,18 @@ def make(desk: Desk, path: str, body: dict[str, Any]) -> requests.Response:
     return desk.server.post(PRESETS + path, key=desk.account.api_key, json=body)
 
 
-def made(desk: Desk, path: str, body: dict[str, Any]) -> Any:
+def make_ok(desk: Desk, path: str, body: dict[str, Any]) -> Any:
     response = make(desk, path, body)
     assert response.status_code == 200, response.text
     return as_json(response)["data"]
 
 
-def shown(desk: Desk, path: str = "", *, key: str = "") -> requests.Response:
+def get_preset(desk: Desk, path: str = "", *, key: str = "") -> requests.Response:
     return desk.server.get(PRESETS + path, key=key or desk.account.api_key)
 
 
 def email(desk: Desk, **changes: Any) -> Any:
-    return made(desk, "/email/chat/completions", EMAIL | changes)
+    return make_ok(desk, "/email/chat/completions", EMAIL | changes)
 
 
 def test_a_preset_from_a_chat_body(desk: Desk) -> None:
@@ -54,7 +54,7 @@ def test_a_preset_from_a_chat_body(desk: Desk) -> None:
     assert (data["slug"], data["name"], data["status"]) == ("email", "email", "active")
     assert (data["description"], data["status_updated_at"]) == (None, None)
     assert data["workspace_id"] == desk.account.workspace_id
-    assert as_json(shown(desk, "/email")) == {"data": data}
+    assert as_json(get_preset(desk, "/email")) == {"data": data}
 
 
 def test_the_same_again_is_a_new_version(desk: Desk) -> None:
@@ -66,16 +66,16 @@ def test_the_same_again_is_a_new_version(desk: Desk) -> None:
     assert second["designated_version_id"] == second["designated_version"]["id"]
     assert second["designated_version_id"] != first["designated_version_id"]
     assert second["updated_at"] >= first["updated_at"]
-    assert as_json(shown(desk, "/email"))["data"] == second
-    listed = as_json(shown(desk, "/email/versions"))
+    assert as_json(get_preset(desk, "/email"))["data"] == second
+    listed = as_json(get_preset(desk, "/email/versions"))
     assert [version["version"] for version in listed["data"]] == [1, 2]
     assert [version["config"]["temperature"] for version in listed["data"]] == [0.7, 0.2]
     assert listed["total_count"] == 2
-    assert as_json(shown(desk, "/email/versions/1"))["data"] == listed["data"][0]
+    assert as_json(get_preset(desk, "/email/versions/1"))["data"] == listed["data"][0]
     for path in ("/email/versions/9", "/none", "/none/versions"):
-        error_of(shown(desk, path), 404)
+        error_of(get_preset(desk, path), 404)
     for number in ("0", "x", "1.5", "-1"):
-        error_of(shown(desk, f"/email/versions/{number}"), 400)
+        error_of(get_preset(desk, f"/email/versions/{number}"), 400)
 
 
 def test_the_conversation_may_be_as_long_as_at_inference(desk: Desk) -> None:
@@ -90,7 +90,7 @@ def test_the_conversation_may_be_as_long_as_at_inference(desk: Desk) -> None:
     path = f"{PRESETS}/email/chat/completions"
     refused = desk.server.post(path, key=desk.account.api_key, data=too_long)
     assert error_of(refused, 413)["message"] == "Request payload too large"
-    assert as_json(shown(desk, "/email/versions"))["total_count"] == 1
+    assert as_json(get_preset(desk, "/email/versions"))["total_count"] == 1
 
 
 def test_a_request_by_preset(desk: Desk) -> None:
@@ -112,7 +112,7 @@ def test_a_model_of_its_own_with_a_preset(desk: Desk) -> None:
 
     answer = desk.ok(model="acme/solo@preset/email")
 
-    assert called(desk) == ["solo"]
+    assert called_models(desk) == ["solo"]
     assert answer["model"] == "acme/solo"
     sent = desk.the_one_sent()
     assert sent["temperature"] == 0.7

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from tests.conformance.desk import HELLO, Desk, saying
-from tests.conformance.guarded import governed, set_guardrail
+from tests.conformance.guarded import make_assigned, set_guardrail
 from tests.conformance.pairs import Pair
-from tests.conformance.test_management_rows_presets import made
+from tests.conformance.test_management_rows_presets import make_ok
 from tests.support.moderating import FORBIDDEN, SLEEPY
 
 STREAMED = pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
@@ -50,7 +50,7 @@ def test_json_is_put_in_order_where_it_is_asked_for_and_whole(pair: Pair) -> Non
 
 def test_healing_is_a_stage_where_it_did_something_and_presets_carry_it(desk: Desk) -> None:
     asked: dict[str, Any] = {"plugins": HEAL, "response_format": {"type": "json_object"}}
-    made(desk, "/healing/chat/completions", {"model": desk.model, **asked})
+    make_ok(desk, "/healing/chat/completions", {"model": desk.model, **asked})
     desk.upstream.script("chat-a", {"text": CARELESS}, {"text": '{"a": 1}'}, {"text": CARELESS})
 
     healed = desk.ok(headers=METADATA, model="@preset/healing")
@@ -255,7 +255,7 @@ def test_nothing_goes_on_where_moderation_takes_too_long(desk: Desk) -> None:
 def test_models_read_tools_through_content_filters(
     desk: Desk, stream: bool, action: str, told: str
 ) -> None:
-    governed(desk, content_filters=[{"pattern": "UTC", "action": action, "label": "Zone"}])
+    make_assigned(desk, content_filters=[{"pattern": "UTC", "action": action, "label": "Zone"}])
     look = {"tool_calls": [{"name": "datetime", "arguments": {}}]}
     desk.upstream.script("chat-a", look, {"text": "So it is."})
     asked: dict[str, Any] = {"tools": [{"type": "router:datetime"}], "headers": METADATA}

@@ -23,7 +23,7 @@ def desk(own_wide_desk: Desk) -> Desk:
     return own_wide_desk
 
 
-def heard(pair: Pair, response: requests.Response, *, stream: bool) -> Said:
+def read_said(pair: Pair, response: requests.Response, *, stream: bool) -> Said:
     if stream:
         streamed = read_stream(response)
         assert streamed.done
@@ -60,7 +60,7 @@ def test_the_same_request_is_answered_from_the_cache(
     source = second.headers["X-Router-Cache-Source-Id"]
     assert source == first.headers["X-Generation-Id"] != second.headers["X-Generation-Id"]
     assert len(pair.sent()) == 1
-    one, other = (heard(pair, each, stream=stream) for each in (first, second))
+    one, other = (read_said(pair, each, stream=stream) for each in (first, second))
     assert (one.text, one.reasoning, one.calls) == (other.text, other.reasoning, other.calls)
     assert (one.finish, one.model, one.provider) == (other.finish, other.model, other.provider)
     assert other.cost_nano == 0

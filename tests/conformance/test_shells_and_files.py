@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from routing.tools.sandbox import bubblewrap
-from tests.conformance.desk import Desk, changed_workspace, exact, opened
+from tests.conformance.desk import Desk, changed_workspace, exact, open_stream
 from tests.conformance.pairs import HELLO, Pair
 from tests.conformance.test_three_by_three import CITY, STREAMED
 from tests.support.pdfs import data_url, pdf
@@ -30,7 +30,7 @@ def pair(own_wide_desk: Desk, request: pytest.FixtureRequest) -> Pair:
     return Pair(SPEAKERS[getattr(request, "param", "chat")], "openai", own_wide_desk)
 
 
-def called(name: str, **arguments: Any) -> dict[str, Any]:
+def call_step(name: str, **arguments: Any) -> dict[str, Any]:
     return {"tool_calls": [{"name": name, "arguments": arguments}]}
 
 
@@ -59,8 +59,8 @@ def told_of(pair: Pair, said: Said, name: str) -> dict[str, Any]:
 @SPOKEN
 def test_a_shell(pair: Pair, stream: bool) -> None:
     pair.script(
-        called("bash", command="echo 42 > answer"),
-        called("bash", command="cat answer; exit 3"),
+        call_step("bash", command="echo 42 > answer"),
+        call_step("bash", command="cat answer; exit 3"),
         {"text": "It is 42."},
     )
 
@@ -74,8 +74,8 @@ def test_a_shell(pair: Pair, stream: bool) -> None:
 @pytest.mark.parametrize("pair", ["responses"], indirect=True)
 def test_files_and_patches(pair: Pair) -> None:
     pair.script(
-        called("apply_patch", type="create_file", path="a", diff="+one"),
-        called("files", action="read", path="a"),
+        call_step("apply_patch", type="create_file", path="a", diff="+one"),
+        call_step("files", action="read", path="a"),
         {"text": "Done."},
     )
     tools = [{"type": "router:apply_patch"}, {"type": "router:files"}]
@@ -93,7 +93,7 @@ def test_files_and_patches(pair: Pair) -> None:
 @TWO_SPOKEN
 def test_a_function_that_waits_to_be_found(pair: Pair, stream: bool) -> None:
     pair.script(
-        called("tool_search", query="weather"),
+        call_step("tool_search", query="weather"),
         {"tool_calls": [{"name": "weather", "arguments": {"city": "Bern"}}]},
     )
     (waiting,) = pair.body(tools=[CITY])["tools"]
@@ -136,8 +136,8 @@ def test_without_walls_they_are_refused(equipped_desk: Desk) -> None:
 @NEEDS_WALLS
 def test_who_leaves_takes_the_shell_along(pair: Pair) -> None:
     mark = f"sleep 59{time.monotonic_ns() % 1000:03d}"
-    pair.script(called("bash", command=mark, timeout_s=50))
-    wire = opened(pair.desk, tools=[{"type": "router:bash"}])
+    pair.script(call_step("bash", command=mark, timeout_s=50))
+    wire = open_stream(pair.desk, tools=[{"type": "router:bash"}])
     pair.desk.server.wait_until(lambda: _runs(mark), within_s=10)
 
     wire.close()
@@ -182,17 +182,17 @@ def test_a_file_url_goes_through_the_guarded_door(own_wide_desk: Desk) -> None:
     port = desk.upstream.url.rpartition(":")[2]
     plugins = [{"id": "file-parser"}]
 
-    def asked(url: str) -> Any:
+    def ask_about(url: str) -> Any:
         part = {"type": "file", "file": {"file_data": url}}
         message = {"role": "user", "content": [part]}
         return desk.post(messages=[message], plugins=plugins)
 
     for host in ("127.0.0.1", "0x7f.1", "[::1]", "[::ffff:127.0.0.1]", "2130706433", "10.0.0.1"):
         desk.upstream.clear()
-        response = asked(f"http://{host}:{port}/file")
+        response = ask_about(f"http://{host}:{port}/file")
         assert response.status_code == 400, response.text
         assert "messages.0.content.0: The file has a URL" in exact(response)["error"]["message"]
         assert desk.upstream.requests() == []
     # A host that the operator opened answers, though not with a file.
-    opened = asked(f"http://localhost:{port}/file")
+    opened = ask_about(f"http://localhost:{port}/file")
     assert "that answers 4" in exact(opened)["error"]["message"]

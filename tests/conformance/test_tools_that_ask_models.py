@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.conformance.asking import PIXEL, RESPONSES, ok, post
-from tests.conformance.desk import Desk, exact, nano, opened
+from tests.conformance.desk import Desk, exact, nano, open_stream
 from tests.conformance.own_credentials import bring
 from tests.conformance.test_three_by_three import COMPLETION_NANO, PROMPT_NANO
 
@@ -22,7 +22,7 @@ def desk(own_wide_desk: Desk) -> Desk:
     return own_wide_desk
 
 
-def used(prompt: int, completion: int) -> dict[str, int]:
+def token_counts(prompt: int, completion: int) -> dict[str, int]:
     return {"prompt_tokens": prompt, "completion_tokens": completion}
 
 
@@ -34,7 +34,7 @@ def tool(kind: str, **parameters: Any) -> dict[str, Any]:
     return {"type": f"router:{kind}", "parameters": parameters}
 
 
-ADVISED = used(100, 10), used(30, 3), used(200, 20)
+ADVISED = token_counts(100, 10), token_counts(30, 3), token_counts(200, 20)
 
 
 def script_advice(desk: Desk, name: str = "advisor") -> None:
@@ -103,7 +103,7 @@ def test_an_advisor_beside_a_model_on_the_team_s_own_credential(desk: Desk) -> N
 
 @STREAMED
 def test_a_subagent_works_with_tools_of_its_own(desk: Desk, stream: bool) -> None:
-    turns = used(100, 10), used(30, 3), used(40, 4), used(200, 20)
+    turns = token_counts(100, 10), token_counts(30, 3), token_counts(40, 4), token_counts(200, 20)
     task = calls("subagent", turns[0], task="Tell the time")
     desk.upstream.script("chat-a", task, {"text": "So it is.", "usage": turns[3]})
     late = {"text": "It is late.", "usage": turns[2]}
@@ -121,7 +121,13 @@ def test_a_subagent_works_with_tools_of_its_own(desk: Desk, stream: bool) -> Non
 
 @STREAMED
 def test_a_fusion_asks_its_panel_and_compares(desk: Desk, stream: bool) -> None:
-    turns = used(100, 10), used(30, 3), used(40, 4), used(50, 5), used(200, 20)
+    turns = (
+        token_counts(100, 10),
+        token_counts(30, 3),
+        token_counts(40, 4),
+        token_counts(50, 5),
+        token_counts(200, 20),
+    )
     desk.upstream.script(
         "chat-a",
         calls("fusion", turns[0], question="Why?"),
@@ -164,7 +170,7 @@ def test_a_model_that_there_is_not_is_told_to_the_model_that_asked(desk: Desk, m
 @STREAMED
 def test_a_picture_is_shown_and_not_sent_back(desk: Desk, stream: bool) -> None:
     picture = {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{PIXEL}"}}
-    turns = used(100, 10), used(7, 70), used(200, 20)
+    turns = token_counts(100, 10), token_counts(7, 70), token_counts(200, 20)
     painting = calls("image_generation", turns[0], prompt="A cat")
     desk.upstream.script("chat-a", painting, {"text": "So it is.", "usage": turns[2]})
     message = {"role": "assistant", "content": None, "images": [picture]}
@@ -195,7 +201,7 @@ def test_a_picture_is_shown_and_not_sent_back(desk: Desk, stream: bool) -> None:
 @contextmanager
 def caller(desk: Desk, *tools: dict[str, Any]) -> Iterator[str]:
     """The id of an answer whose caller leaves at the end of the block."""
-    wire = opened(desk, tools=tools)
+    wire = open_stream(desk, tools=tools)
     _, headers = wire.head()
     yield headers["x-generation-id"]
     wire.close()
@@ -210,7 +216,7 @@ def prompts_nano(desk: Desk, generation_id: str, *turns: dict[str, int]) -> int:
 
 
 def test_who_leaves_while_an_agent_works_pays_what_was_made_and_asked(desk: Desk) -> None:
-    turns = used(100, 10), used(30, 3)
+    turns = token_counts(100, 10), token_counts(30, 3)
     desk.upstream.script("chat-a", calls("subagent", turns[0], task="Tell the time"))
     desk.upstream.script("responses-a", calls("datetime", turns[1]), {"gate": "never"})
     agent = tool("subagent", model=THIRD, tools=[tool("datetime")])
@@ -219,12 +225,12 @@ def test_who_leaves_while_an_agent_works_pays_what_was_made_and_asked(desk: Desk
         desk.upstream.wait_gate("never")
 
     # The prompt of the turn in progress, whose provider stops its bill.
-    assert 0 < prompts_nano(desk, generation_id, *turns) < price(used(1_000, 0))
+    assert 0 < prompts_nano(desk, generation_id, *turns) < price(token_counts(1_000, 0))
     desk.upstream.open_gate("never")
 
 
 def test_who_leaves_a_panel_pays_all_that_it_was_asked(desk: Desk) -> None:
-    first = used(100, 10)
+    first = token_counts(100, 10)
     desk.upstream.script("chat-a", calls("fusion", first, question="Why?"))
     desk.upstream.script("messages-a", {"gate": "one"})
     desk.upstream.script("responses-a", {"gate": "other"})
@@ -241,14 +247,16 @@ def test_who_leaves_a_panel_pays_all_that_it_was_asked(desk: Desk) -> None:
 
 def test_many_agents_at_once_share_one_hold(desk: Desk) -> None:
     """Eight answers side by side, each of which raises the hold."""
-    turns = [used(100, 10), *[used(30, 3)] * 8, used(200, 20)]
+    turns = [token_counts(100, 10), *[token_counts(30, 3)] * 8, token_counts(200, 20)]
     call = {"name": "subagent", "arguments": {"task": "Go"}}
     desk.upstream.script(
         "chat-a",
         {"tool_calls": [call] * 8, "usage": turns[0]},
         {"text": "So it is.", "usage": turns[-1]},
     )
-    desk.upstream.script("responses-a", {"text": "Done.", "usage": used(30, 3)}, repeat=True)
+    desk.upstream.script(
+        "responses-a", {"text": "Done.", "usage": token_counts(30, 3)}, repeat=True
+    )
 
     assert ask(desk, tool("subagent", model=THIRD)) == price(*turns)
 
@@ -307,7 +315,13 @@ def call_all(*calls: tuple[str, dict[str, Any]], usage: dict[str, int]) -> dict[
 @STREAMED
 def test_an_agent_waits_for_a_function_and_goes_on(desk: Desk, stream: bool) -> None:
     task = ("subagent", {"task": "Find order 1"})
-    turns = [used(100, 10), used(30, 3), used(200, 20), used(40, 4), used(300, 30)]
+    turns = [
+        token_counts(100, 10),
+        token_counts(30, 3),
+        token_counts(200, 20),
+        token_counts(40, 4),
+        token_counts(300, 30),
+    ]
     desk.upstream.script(
         "chat-a",
         call_all(task, usage=turns[0]),

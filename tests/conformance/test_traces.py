@@ -104,11 +104,11 @@ def test_route_chooses_as_requests_do_and_with_a_seed_the_same_again(desk: Desk)
     asked = order("--provider-json", json.dumps(provider), *own)
     assert asked[0]["provider"] == answer["provider"] == "Beta"
 
-    def drawn(seed: int) -> tuple[str, ...]:
+    def draw_tags(seed: int) -> tuple[str, ...]:
         return tuple(each["tag"] for each in order("--seed", str(seed)))
 
-    assert len({drawn(3) for _ in range(3)}) == 1
-    assert len({drawn(seed) for seed in range(30)}) > 1
+    assert len({draw_tags(3) for _ in range(3)}) == 1
+    assert len({draw_tags(seed) for seed in range(30)}) > 1
 
 
 def test_route_refuses_what_means_nothing(gateway: GatewayServer) -> None:

@@ -7,7 +7,7 @@ import pytest
 from anthropic import Anthropic
 from openai import OpenAI
 
-from tests.conformance.test_management_rows_presets import made
+from tests.conformance.test_management_rows_presets import make_ok
 from tests.conformance.web import FETCH, LINK, SEARCH, WebDesk, fetch, search
 
 NATIVE: dict[str, Any] = {"type": "web_search_20250305", "name": "web_search", "max_uses": 2}
@@ -16,7 +16,7 @@ ONLINE = "acme/over-openai:online"
 
 def test_all_spellings_of_searching(web: WebDesk) -> None:
     plugin = {"id": "web", "max_results": 2, "search_prompt": "Cite well."}
-    made(web.desk, "/seeking/chat/completions", {"model": ONLINE[:-7], "plugins": [plugin]})
+    make_ok(web.desk, "/seeking/chat/completions", {"model": ONLINE[:-7], "plugins": [plugin]})
     for asked in (
         {"plugins": [plugin]},
         {"model": "@preset/seeking"},

@@ -37,13 +37,13 @@ def wide_catalogue(url: str) -> str:
                 end["pricing"] = end["pricing"] | {"web_search": "0.005"}
     models += [
         _like(solo, "acme/regional", {}, {"tag": "gamma/eu", "region": "europe"}),
-        _like(solo, "acme/cheap", {"pricing": _priced("0.0000001")}),
-        _like(solo, "acme/tiered", {}, {"tag": "gamma/priority", "pricing": _priced("0.000009")}),
+        _like(solo, "acme/cheap", {"pricing": _pricing("0.0000001")}),
+        _like(solo, "acme/tiered", {}, {"tag": "gamma/priority", "pricing": _pricing("0.000009")}),
         _like(
             small,
             "acme/weighed",
-            {"pricing": _priced("0.0000005")},
-            {"provider": "beta", "pricing": _priced("0.0000015")},
+            {"pricing": _pricing("0.0000005")},
+            {"provider": "beta", "pricing": _pricing("0.0000015")},
         ),
         _like(small, "acme/paced", {}, {"provider": "beta"}),
         _like(prose, "acme/boxed", {"extra_parameters": ["container"]}, {"provider": "chat-a"}),
@@ -58,7 +58,7 @@ def wide_catalogue(url: str) -> str:
     return written
 
 
-def _priced(usd: str) -> dict[str, str]:
+def _pricing(usd: str) -> dict[str, str]:
     return {"prompt": usd, "completion": usd}
 
 

@@ -177,7 +177,7 @@ def test_the_page_of_a_request_tells_who_else_looked_and_whether_the_schema_fits
     assert "repaired" in page
 
 
-def guarded(guardrail: Guardrail, action: str, **more: Any) -> dict[str, Any]:
+def guard_step(guardrail: Guardrail, action: str, **more: Any) -> dict[str, Any]:
     step = {"id": str(guardrail.pk), "scope": "api_key", "action": action, "matches": 3}
     return {**step, "detected": ["EMAIL"], **more}
 
@@ -188,9 +188,9 @@ def test_the_page_of_a_request_tells_what_guardrails_did(client: Client, team: T
         for each, name in ((team, "no addresses"), (make_team("theirs"), "not ours"))
     )
     steps = [
-        guarded(mine, "redacted"),
-        guarded(theirs, "would be blocked", detected=["PHONE"]),
-        guarded(mine, "flagged", id=None),
+        guard_step(mine, "redacted"),
+        guard_step(theirs, "would be blocked", detected=["PHONE"]),
+        guard_step(mine, "flagged", id=None),
     ]
     trace = TRACE | {"guardrails": steps}
     row = ask(team.keys["own"], "gen-guarded", trace=dumps(trace).decode())

@@ -90,7 +90,7 @@ def _is_up(url: str) -> bool:
 
 
 @pytest.fixture(scope="module")
-def served(
+def served_engines(
     engines: dict[str, str], stores: Any, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[tuple[GatewayServer, SeededAccount]]:
     """A gateway in front of both, and an account on it."""
@@ -128,9 +128,9 @@ def catalogue(engines: dict[str, str]) -> dict[str, Any]:
     }
 
 
-def decided(served: tuple[GatewayServer, SeededAccount], model: str) -> dict[str, Any]:
+def decide_well(served_engines: tuple[GatewayServer, SeededAccount], model: str) -> dict[str, Any]:
     """A good answer of the gateway's."""
-    server, account = served
+    server, account = served_engines
     body = {"model": model, "state": STATE, "questions": QUESTIONS}
     headers = {"X-Router-Metadata": "enabled"}
     for path in ("/api/alpha/decisions", "/api/v1/systemone"):
@@ -160,9 +160,9 @@ def shares_of(answer: dict[str, Any]) -> list[float]:
 
 
 def test_a_chat_model_answers_by_its_log_probabilities(
-    engines: dict[str, str], served: tuple[GatewayServer, SeededAccount]
+    engines: dict[str, str], served_engines: tuple[GatewayServer, SeededAccount]
 ) -> None:
-    told = decided(served, "tiny/chat")
+    told = decide_well(served_engines, "tiny/chat")
 
     questions = read_questions({"questions": QUESTIONS})
     for name, answer in told["answers"].items():
@@ -178,9 +178,9 @@ def test_a_chat_model_answers_by_its_log_probabilities(
 
 
 def test_a_model_that_decides_is_asked_as_it_is(
-    engines: dict[str, str], served: tuple[GatewayServer, SeededAccount]
+    engines: dict[str, str], served_engines: tuple[GatewayServer, SeededAccount]
 ) -> None:
-    told = decided(served, "tiny/native")
+    told = decide_well(served_engines, "tiny/native")
 
     body = {"model": "tiny", "state": STATE, "questions": QUESTIONS}
     own = requests.post(f"{engines['native']}/v1/systemone", json=body, timeout=30).json()
@@ -200,9 +200,9 @@ def test_a_chat_model_is_no_native_one(engines: dict[str, str]) -> None:
 
 
 def test_a_server_decides_from_the_moment_it_was_added(
-    engines: dict[str, str], served: tuple[GatewayServer, SeededAccount]
+    engines: dict[str, str], served_engines: tuple[GatewayServer, SeededAccount]
 ) -> None:
-    server, _ = served
+    server, _ = served_engines
     where = ("--base-url", f"{engines['chat']}/v1")
 
     added = server.manage("add_provider", "llama", *where, "--price", "1/2", "--no-input")
@@ -210,5 +210,5 @@ def test_a_server_decides_from_the_moment_it_was_added(
     [model] = added["enabled"]
     assert added["probed"][model]["logprobs"] == "yes"
     server.wait_until(lambda: server.get(f"/api/v1/model/{model}").ok, within_s=_START_S)
-    [stage] = decided(served, model)["router_metadata"]["pipeline"]
+    [stage] = decide_well(served_engines, model)["router_metadata"]["pipeline"]
     assert stage["data"]["method"] == "logprobs"

@@ -37,8 +37,8 @@ def write_tiny_model(file: Path, *, decides: bool = False, seed: int = 7) -> Non
     for name, shape, numbers in tensors:
         told += _text(name) + struct.pack("<I", len(shape))
         told += struct.pack(f"<{len(shape)}Q", *shape) + struct.pack("<IQ", _F32, len(data))
-        data += _padded(struct.pack(f"<{len(numbers)}f", *numbers))
-    file.write_bytes(_padded(head + told) + data)
+        data += _pad(struct.pack(f"<{len(numbers)}f", *numbers))
+    file.write_bytes(_pad(head + told) + data)
 
 
 def _vocabulary() -> list[tuple[str, float, int]]:
@@ -135,5 +135,5 @@ def _array(key: str, kind: int, values: Sequence[Any]) -> bytes:
     return head + b"".join(_value(kind, value) for value in values)
 
 
-def _padded(data: bytes) -> bytes:
+def _pad(data: bytes) -> bytes:
     return data + b"\0" * (-len(data) % _ALIGNMENT)

@@ -69,7 +69,7 @@ class Objects:
         """One whose content is kept: those of the next moment, before the key is read again, are
         not."""
         workspace = f"/api/v1/workspaces/{self.account.workspace_id}"
-        self._done("PATCH", workspace, {"is_observability_io_logging_enabled": True})
+        self._send("PATCH", workspace, {"is_observability_io_logging_enabled": True})
         made: list[str] = []
 
         def is_kept() -> bool:
@@ -80,19 +80,19 @@ class Objects:
         return made[-1]
 
     def key(self) -> str:
-        return str(self._made("/api/v1/keys", {"name": "k"})["hash"])
+        return str(self._create("/api/v1/keys", {"name": "k"})["hash"])
 
     def workspace(self) -> str:
         body = {"name": "W", "slug": f"w-{next(_numbers)}"}
-        return str(self._made("/api/v1/workspaces", body)["id"])
+        return str(self._create("/api/v1/workspaces", body)["id"])
 
     def guardrail(self) -> str:
         body = {"name": "Careful", "content_filter_builtins": [_FILTER]}
-        return str(self._made("/api/v1/guardrails", body)["id"])
+        return str(self._create("/api/v1/guardrails", body)["id"])
 
     def app(self) -> str:
         body = {"callback_url": f"https://app-{next(_numbers)}.example/back"}
-        return str(self._made("/api/v1/auth/keys/code", body)["app_id"])
+        return str(self._create("/api/v1/auth/keys/code", body)["app_id"])
 
     @cached_property
     def group(self) -> str:
@@ -107,10 +107,10 @@ class Objects:
         return str(groups[0]["id"])
 
     def mapping(self) -> str:
-        return str(self._made("/api/v1/scim/group-mappings", self.new_mapping())["id"])
+        return str(self._create("/api/v1/scim/group-mappings", self.new_mapping())["id"])
 
     def job(self) -> str:
-        return str(self._made("/api/v1/scim/sync-jobs", {})["id"])
+        return str(self._create("/api/v1/scim/sync-jobs", {})["id"])
 
     def new_mapping(self) -> dict[str, Any]:
         return {
@@ -120,11 +120,11 @@ class Objects:
         }
 
     def channel(self) -> str:
-        return str(self._made("/api/v1/notifications/channels", _WEBHOOK_CHANNEL)["id"])
+        return str(self._create("/api/v1/notifications/channels", _WEBHOOK_CHANNEL)["id"])
 
     def delivery(self) -> str:
         path = f"/api/v1/notifications/channels/{self.channel()}/test"
-        return str(self._made(path, {})["id"])
+        return str(self._create(path, {})["id"])
 
     def new_destination(self) -> dict[str, Any]:
         """In a workspace of its own, because a workspace has few of a type."""
@@ -138,25 +138,25 @@ class Objects:
 
     def destination(self) -> str:
         path = "/api/v1/observability/destinations"
-        return str(self._made(path, self.new_destination())["id"])
+        return str(self._create(path, self.new_destination())["id"])
 
     def authorization_code(self) -> dict[str, Any]:
         body = {"callback_url": f"https://app-{next(_numbers)}.example/back"}
-        return {"code": self._made("/api/v1/auth/keys/code", body)["id"]}
+        return {"code": self._create("/api/v1/auth/keys/code", body)["id"]}
 
     def credential(self) -> str:
         body = {"provider": PROVIDER, "key": "k-of-our-own"}
-        return str(self._made("/api/v1/byok", body)["id"])
+        return str(self._create("/api/v1/byok", body)["id"])
 
     def intern(self) -> str:
         body = {"name": f"intern-{next(_numbers)}"}
         key = self.account.api_key
-        return str(self._done("POST", "/api/v1/interns", body, key=key)["id"])
+        return str(self._send("POST", "/api/v1/interns", body, key=key)["id"])
 
     def secret(self, vault: str = "/api/v1/vault") -> str:
         """The name of one that the workspace has, or an intern."""
         name, body = f"secret_{next(_numbers)}", {"value": "v", "hosts": ["example.com"]}
-        self._done("PUT", f"{vault}/secrets/{name}", body, key=self.account.api_key)
+        self._send("PUT", f"{vault}/secrets/{name}", body, key=self.account.api_key)
         return name
 
     def secret_of_intern(self) -> dict[str, str]:
@@ -166,24 +166,24 @@ class Objects:
     def budget(self) -> dict[str, str]:
         workspace = self.workspace()
         path = f"/api/v1/workspaces/{workspace}/budgets/monthly"
-        self._done("PUT", path, {"limit_usd": 10})
+        self._send("PUT", path, {"limit_usd": 10})
         return {"workspace": workspace, "interval": "monthly"}
 
     def preset(self) -> dict[str, str]:
         """Of the workspace that management keys see first."""
         slug = f"preset-{next(_numbers)}"
         path = f"/api/v1/presets/{slug}/chat/completions"
-        self._done("POST", path, {"temperature": 0.5}, key=self.account.api_key)
+        self._send("POST", path, {"temperature": 0.5}, key=self.account.api_key)
         return {"slug": slug}
 
     def _has_content(self, generation: str) -> bool:
         path = f"/api/v1/generation/content?id={generation}"
         return self.server.get(path, key=self.account.management_key).status_code == 200
 
-    def _made(self, path: str, body: dict[str, Any]) -> Any:
-        return self._done("POST", path, body)["data"]
+    def _create(self, path: str, body: dict[str, Any]) -> Any:
+        return self._send("POST", path, body)["data"]
 
-    def _done(self, method: str, path: str, body: dict[str, Any], *, key: str = "") -> Any:
+    def _send(self, method: str, path: str, body: dict[str, Any], *, key: str = "") -> Any:
         key = key or self.account.management_key
         answer = self.server.request(method, path, key=key, json=body)
         assert answer.ok, answer.text

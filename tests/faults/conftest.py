@@ -33,7 +33,7 @@ Open = Callable[..., Desk]
 GatewayWith = Callable[..., GatewayServer]
 
 
-def loaded(starter: StartGateway, catalogue: str, **env: str) -> GatewayServer:
+def start_loaded(starter: StartGateway, catalogue: str, **env: str) -> GatewayServer:
     """A running gateway with short limits and this catalogue."""
     options: dict[str, Any] = SHORT_LIMITS | env
     return starter.with_catalogue(catalogue, **options)
@@ -47,14 +47,14 @@ def gateway_with(
     The providers are the simulated personas, or those given."""
     folder = tmp_path_factory.mktemp("module")
 
-    def started(
+    def start_models(
         models: list[dict[str, Any]], *, providers: list[dict[str, Any]] | None = None, **env: str
     ) -> GatewayServer:
         known = bench.personas(simulator) if providers is None else providers
-        return loaded(starter, bench.as_yaml(known, models), **env)
+        return start_loaded(starter, bench.as_yaml(known, models), **env)
 
     with StartGateway(stores, folder) as starter:
-        yield started
+        yield start_models
 
 
 @pytest.fixture(scope="session")
@@ -65,25 +65,27 @@ def fault_gateway(
     models = bench.fault_models(simulator) + bench.plain_models()
     catalogue = bench.as_yaml(bench.personas(simulator), models)
     with StartGateway(stores, folder) as starter:
-        yield loaded(starter, catalogue, LOG_FORMAT="json")
+        yield start_loaded(starter, catalogue, LOG_FORMAT="json")
 
 
 @pytest.fixture(scope="module")
-def audited(fault_gateway: GatewayServer) -> Iterator[GatewayServer]:
+def audited_gateway(fault_gateway: GatewayServer) -> Iterator[GatewayServer]:
     """Whatever a module's faults did, the books add up afterwards and nothing is held."""
     yield fault_gateway
     fault_gateway.check_books()
 
 
 @pytest.fixture
-def desk(audited: GatewayServer, simulator: SimulatedUpstream) -> Desk:
+def desk(audited_gateway: GatewayServer, simulator: SimulatedUpstream) -> Desk:
     """A fresh account with much credit; the upstream's log and scripts are empty."""
     simulator.clear()
-    return Desk(audited, simulator, seed_account(audited, credits_usd="1000"), "plain/first")
+    return Desk(
+        audited_gateway, simulator, seed_account(audited_gateway, credits_usd="1000"), "plain/first"
+    )
 
 
 @pytest.fixture
-def desk_of(audited: GatewayServer, simulator: SimulatedUpstream, tmp_path: Path) -> Open:
+def desk_of(audited_gateway: GatewayServer, simulator: SimulatedUpstream, tmp_path: Path) -> Open:
     """`desk_of(models)`: a desk on the shared gateway, at the first of these models, which it now
     serves too. Their names are no other test's, nor is what it remembers of their endpoints."""
 
@@ -91,13 +93,15 @@ def desk_of(audited: GatewayServer, simulator: SimulatedUpstream, tmp_path: Path
         simulator.clear()
         file = tmp_path / "more.yaml"
         file.write_text(bench.as_yaml(bench.personas(simulator), models), encoding="utf-8")
-        audited.manage("load_catalogue", str(file))
-        account = seed_account(audited, credits_usd="1000")
+        audited_gateway.manage("load_catalogue", str(file))
+        account = seed_account(audited_gateway, credits_usd="1000")
         name = str(models[0]["id"])
         path = f"/api/v1/models/{name}/endpoints"
         # A process that has just begun is none yet of those that the command would wait for.
-        audited.wait_until(lambda: audited.get(path, key=account.api_key).status_code == 200)
-        return Desk(audited, simulator, account, name)
+        audited_gateway.wait_until(
+            lambda: audited_gateway.get(path, key=account.api_key).status_code == 200
+        )
+        return Desk(audited_gateway, simulator, account, name)
 
     return open_
 
@@ -112,7 +116,7 @@ def desk_on(start_gateway: StartGateway, simulator: SimulatedUpstream, tmp_path:
     ) -> Desk:
         simulator.clear()
         known = bench.personas(simulator) if providers is None else providers
-        server = loaded(start_gateway, bench.as_yaml(known, models), **env)
+        server = start_loaded(start_gateway, bench.as_yaml(known, models), **env)
         account = seed_account(server, credits_usd="1000")
         return Desk(server, simulator, account, str(models[0]["id"]))
 

@@ -3,7 +3,7 @@
 from typing import Any
 
 from routing.simulator.testing import RawConnection
-from tests.conformance.desk import Desk, opened
+from tests.conformance.desk import Desk, open_stream
 
 FINISH = {"json": {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}}
 
@@ -16,7 +16,7 @@ def stream_end(prompt_tokens: int, completion_tokens: int) -> list[Any]:
 
 def begin(desk: Desk, *, model: str = "", stream: bool = True) -> RawConnection:
     """A chat request on a connection that the test can drop."""
-    return opened(desk, model=model or desk.model, stream=stream)
+    return open_stream(desk, model=model or desk.model, stream=stream)
 
 
 def read_answer(desk: Desk, *, stream: bool, **body: Any) -> Any:

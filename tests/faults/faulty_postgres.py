@@ -45,7 +45,7 @@ class FaultyPostgres(PostgresCluster):
     def revive(self) -> None:
         """Start after a crash, once the dead one's shared memory is free."""
 
-        def started() -> bool:
+        def is_started() -> bool:
             try:
                 self.start()
             except RuntimeError:
@@ -53,7 +53,7 @@ class FaultyPostgres(PostgresCluster):
             return True
 
         log = self.folder / "postgres.log"
-        processes.eventually(started, within_s=START_S, what="the restart", log=log)
+        processes.eventually(is_started, within_s=START_S, what="the restart", log=log)
 
     def freeze(self) -> None:
         """SIGSTOP to all its processes: connections stay open and nothing answers."""

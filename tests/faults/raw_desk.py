@@ -11,9 +11,9 @@ from typing import Any
 import requests
 
 from routing.simulator.testing import RawConnection, SimulatedUpstream
-from tests.conformance.desk import Desk, Streamed, opened, read_stream
+from tests.conformance.desk import Desk, Streamed, open_stream, read_stream
 from tests.faults.bench import DEAR, as_yaml, endpoint, model, personas, provider
-from tests.faults.conftest import loaded
+from tests.faults.conftest import start_loaded
 from tests.support import processes
 from tests.support.bed import Bed
 from tests.support.gateways import StartGateway, seed_account
@@ -80,7 +80,7 @@ class RawDesk:
 
     def begin(self, model_id: str, *, stream: bool = True) -> RawConnection:
         """A request on a connection that the test can drop or leave unread."""
-        return opened(self.desk, model=model_id, stream=stream)
+        return open_stream(self.desk, model=model_id, stream=stream)
 
     def wait_settled(self) -> None:
         """Until nothing is held any more, and the books add up."""
@@ -99,7 +99,7 @@ def raw_desk(
             provider("drained", f"{stage.url}/v1", supports_cancellation=False),
             *(each for each in personas(simulator) if each["slug"] != "drained"),
         ]
-        server = loaded(starter, as_yaml(providers, _models()), **env)
+        server = start_loaded(starter, as_yaml(providers, _models()), **env)
         numbers = {kind: itertools.count() for kind in ("alone", "pair", "drain")}
 
         def sit_down() -> RawDesk:

@@ -204,12 +204,12 @@ def _try_all(desk: Desk, operation: Operation, seeded: Callable[[Any], Any], in_
         # What takes neither parameters nor a body cannot be broken.
         with suppress(Unsatisfiable):
             negative = mode is GenerationMode.NEGATIVE
-            seeded(_tried(desk, strategy, negative=negative, in_a_row=in_a_row))()
+            seeded(_property_test(desk, strategy, negative=negative, in_a_row=in_a_row))()
     if body := desk.objects.good_body(operation.label):
         desk.send(operation.Case(body=body, media_type="application/json", **ours), negative=False)
 
 
-def _tried(
+def _property_test(
     desk: Desk, strategy: SearchStrategy[Case], *, negative: bool, in_a_row: int
 ) -> Callable[[], None]:
     @given(case=strategy)

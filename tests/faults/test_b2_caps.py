@@ -10,22 +10,22 @@ from routing.simulator.testing import RawConnection
 from tests.faults.raw_desk import status_kib, worker_pids
 from tests.support.gateways import StartGateway, seed_account
 from tests.support.server import GatewayServer
-from tests.support.wires import answer_to, chunked, envelope, head_bytes
+from tests.support.wires import answer_to, chunk_body, envelope, head_bytes
 
 pytestmark = pytest.mark.thorough
 KIB, MIB = 1024, 1_048_576
 GROWTH_KIB_MAX = 48 * KIB
 
 
-def padded(size: int) -> bytes:
+def pad_body(size: int) -> bytes:
     """A chat body of exactly so many bytes, for a model that does not exist."""
     body = b'{"model":"no/such","messages":[{"role":"user","content":"%s"}]}'
     return body % (b"a" * (size - len(body) + 2))
 
 
-def framed(data: bytes, framing: str, **head: Any) -> bytes:
+def frame_request(data: bytes, framing: str, **head: Any) -> bytes:
     if framing == "chunked":
-        return head_bytes("Transfer-Encoding: chunked", **head) + chunked(data)
+        return head_bytes("Transfer-Encoding: chunked", **head) + chunk_body(data)
     return head_bytes(f"Content-Length: {len(data)}", **head) + data
 
 
@@ -36,7 +36,7 @@ def test_a_body_that_is_all_structure_is_too_large(start_gateway: StartGateway) 
 
     for piece in (b"[],", b'{"a":1},', b"0,", b'"":[],'):
         data = b'{"x":[' + piece * (16 * MIB // len(piece)) + b"0]}"
-        status, error = answer_to(server, framed(data, "counted", key=key))
+        status, error = answer_to(server, frame_request(data, "counted", key=key))
         assert (status, error["metadata"]["error_type"]) == (413, "payload_too_large")
 
     # Each of them would be 400 MB and more of Python objects.
@@ -49,8 +49,8 @@ def test_memory_is_given_back(start_gateway: StartGateway) -> None:
 
     def round_of_everything() -> None:
         for framing in ("counted", "chunked"):
-            assert answer_to(server, framed(padded(4 * MIB), framing, key=key))
-            assert answer_to(server, framed(b"[" * 1_000_000, framing, key=key))
+            assert answer_to(server, frame_request(pad_body(4 * MIB), framing, key=key))
+            assert answer_to(server, frame_request(b"[" * 1_000_000, framing, key=key))
         assert answer_to(server, head_bytes(f"X-Long: {'v' * MIB}"))
 
     round_of_everything()
@@ -70,14 +70,14 @@ def test_bodies_beyond_the_memory_for_them_are_told_to_come_back(
     port = int(server.env["PORT"])
     slow = [RawConnection(port) for _ in range(2)]
     head = head_bytes(f"Content-Length: {MIB}", key=key)
-    data = padded(MIB)
+    data = pad_body(MIB)
     try:
         for wire in slow:
             wire.send(head + data[:-KIB])
 
         def is_full() -> bool:
             with closing(RawConnection(port)) as wire:
-                wire.send(framed(data, "counted", key=key, close=True))
+                wire.send(frame_request(data, "counted", key=key, close=True))
                 status, headers = wire.head()
                 assert status in {400, 503}
                 return status == 503 and int(headers["retry-after"]) > 0
@@ -86,7 +86,7 @@ def test_bodies_beyond_the_memory_for_them_are_told_to_come_back(
         server.wait_until(lambda: not any(map(unread_bytes, slow)), within_s=20)
         assert is_full()
         # Small requests are not concerned, and what was begun goes on.
-        assert answer_to(server, framed(padded(KIB), "counted", key=key))[0] == 400
+        assert answer_to(server, frame_request(pad_body(KIB), "counted", key=key))[0] == 400
         for wire in slow:
             wire.send(data[-KIB:])
             assert envelope(wire)[1]["metadata"]["error_type"] == "invalid_request"

@@ -212,7 +212,7 @@ def proxy(stores: Bed) -> Iterator[TcpProxy]:
 def test_probes_in_an_outage_cost_no_connection(
     start_gateway: StartGateway, stores: Bed, proxy: TcpProxy
 ) -> None:
-    server = behind(proxy, start_gateway, stores, DATABASE_POOL_SIZE="1")
+    server = start_behind_proxy(proxy, start_gateway, stores, DATABASE_POOL_SIZE="1")
     proxy.refuse()
     proxy.cut()
     # Each could lose the pool a connection for good, and it has only one.
@@ -226,7 +226,7 @@ def test_probes_in_an_outage_cost_no_connection(
 def test_connections_that_died_unseen_fail_no_request(
     start_gateway: StartGateway, stores: Bed, proxy: TcpProxy
 ) -> None:
-    server = behind(proxy, start_gateway, stores, CATALOGUE_POLL_SECONDS="30")
+    server = start_behind_proxy(proxy, start_gateway, stores, CATALOGUE_POLL_SECONDS="30")
     seeded = server.manage(
         "seed_keys", "--account", "acme", "--workspace", "main", "--credits", "1"
     )
@@ -244,7 +244,9 @@ def test_connections_that_died_unseen_fail_no_request(
     assert set(at_a_time(4 * POOL, 4 * POOL, ask)) == {200}
 
 
-def behind(proxy: TcpProxy, start_gateway: StartGateway, stores: Bed, **env: str) -> GatewayServer:
+def start_behind_proxy(
+    proxy: TcpProxy, start_gateway: StartGateway, stores: Bed, **env: str
+) -> GatewayServer:
     """A gateway that reaches a new database only through the proxy."""
     database = re.sub(r".*/(\w+)\?.*", r"\1", stores.create())
     url = f"postgresql://{USER}@127.0.0.1:{proxy.port}/{database}"

@@ -9,7 +9,7 @@ from typing import Any, Final
 import pytest
 
 from tests.conformance.asking import BODIES, MESSAGES
-from tests.conformance.desk import CHAT, Desk, nano, opened
+from tests.conformance.desk import CHAT, Desk, nano, open_stream
 from tests.conformance.guarded import set_guardrail
 from tests.faults import bench
 from tests.faults.bench import CHEAP_NANO
@@ -167,7 +167,7 @@ def test_a_stream_at_its_guard_keeps_its_caller_and_no_endpoint(
     desk.upstream.script("second", {"gate": "looked"}, {"gate": "looked"})
     set_guardrail(desk, external_guards=[decision(on="output", threshold=1, timeout_ms=30_000)])
     tools_: dict[str, Any] = {"tools": tools} if tools else {}
-    with closing(opened(desk, model="one/server", **tools_)) as caller:
+    with closing(open_stream(desk, model="one/server", **tools_)) as caller:
         _, headers = caller.head()
         desk.upstream.wait_gate("looked")
 

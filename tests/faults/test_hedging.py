@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from routing.simulator.testing import SimulatedUpstream
-from tests.conformance.desk import exact, nano, opened
+from tests.conformance.desk import exact, nano, open_stream
 from tests.conformance.pairs import HELLO, Pair
 from tests.faults.bench import CHEAP_NANO, DEAR, endpoint, model
 from tests.faults.conftest import GatewayWith, Open
@@ -279,7 +279,7 @@ def test_who_leaves_pays_for_both_that_had_accepted(
     for place in "ab":
         script(pair, place, {"events": [{"text": ""}, {"gate": place}]})
     body = pair.body(stream=True, **options(pair))
-    with closing(opened(pair.desk, pair.speaker.path, **body)) as wire:
+    with closing(open_stream(pair.desk, pair.speaker.path, **body)) as wire:
         generation_id = wire.head()[1]["x-generation-id"]
         simulator.wait_gate("b")
         # Long enough for the gateway to have read the second one's headers.

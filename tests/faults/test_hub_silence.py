@@ -191,7 +191,7 @@ def test_a_locked_database_silences_no_stream(
     server, account = ticking
 
     def ask_while_locked() -> None:
-        with ThreadPoolExecutor(1) as pool, locked(server.env["DATABASE_URL"]):
+        with ThreadPoolExecutor(1) as pool, lock_books(server.env["DATABASE_URL"]):
             answer = pool.submit(
                 server.chat, key=account.api_key, model="big/eater", messages=HELLO
             )
@@ -203,7 +203,7 @@ def test_a_locked_database_silences_no_stream(
 
 
 @contextmanager
-def locked(database_url: str) -> Iterator[None]:
+def lock_books(database_url: str) -> Iterator[None]:
     """Meanwhile nobody else can write what a hold writes."""
     if database_url.startswith("sqlite:"):
         with closing(sqlite3.connect(database_name(database_url), timeout=10)) as connection:

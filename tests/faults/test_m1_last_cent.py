@@ -29,7 +29,7 @@ from tests.routing.ledger.books import (
     key_counters,
     new_payer,
     open_holds,
-    renewed,
+    renew_payer,
     running_writer,
     settle_order,
     totals,
@@ -154,7 +154,7 @@ def test_books_that_agree_are_said_to(payer: Payer) -> None:
     assert (told["open_holds"], told["held"], told["expired_holds"]) == (2, 0.1, 0)
 
 
-def planted(payer: Payer) -> Iterator[tuple[str, Any, dict[str, Any] | None]]:
+def list_planted(payer: Payer) -> Iterator[tuple[str, Any, dict[str, Any] | None]]:
     """What is wrong, the row, and how it is changed; None: it is deleted."""
     mine = {"account_id": payer.account_id}
     for column in ("total_credits_nano", "total_usage_nano", "held_nano"):
@@ -175,7 +175,7 @@ def planted(payer: Payer) -> Iterator[tuple[str, Any, dict[str, Any] | None]]:
 
 def test_one_nano_changed_by_hand_is_found_and_named(payer: Payer) -> None:
     names = (str(payer.account_id), f"key {payer.key_id}", "key 0")
-    for what, rows, change in planted(payer):
+    for what, rows, change in list_planted(payer):
         (as_it_was,) = rows.values()
         same = rows.model.objects.filter(pk=rows.get().pk)
         same.delete() if change is None else same.update(**change)
@@ -213,7 +213,7 @@ def test_a_budget_s_counter_that_is_off_is_named_and_put_right(payer: Payer, col
     set_budget(**where, limit_nano=USD, include_byok=None, by=SYSTEM)
     with running_writer() as writer:
         # Requests are under way, so it is put on by the next one.
-        assert carry_out(writer, hold_order(renewed(payer), 0)) is True
+        assert carry_out(writer, hold_order(renew_payer(payer), 0)) is True
     assert compare_books(now=datetime.now(UTC)).mismatches == []
     budget = SpendCounter.objects.filter(scope="workspace")
     before = list(budget.values())

@@ -95,7 +95,7 @@ def check_charges(shop: Shop, heard: list[Heard]) -> None:
     shop.desk.server.check_books()
 
 
-def served(heard: list[Heard]) -> int:
+def count_served(heard: list[Heard]) -> int:
     return sum(each.status == 200 for each in heard)
 
 
@@ -111,7 +111,7 @@ def test_four_processes_spend_a_nearly_empty_balance_once(
 ) -> None:
     shop = shop_with(credits_usd)
     heard = shop.crowd(requests)
-    assert 0 < served(heard) < requests
+    assert 0 < count_served(heard) < requests
 
     heard += shop.spend_the_rest()
 
@@ -166,17 +166,17 @@ def test_four_processes_that_know_a_key_keep_its_new_budget_at_once(shop_with: S
     shop = shop_with("1")
     shop.desk.upstream.script("first", {"usage": WHOLE}, repeat=True)
     heard = shop.crowd(40)
-    assert served(heard) == 40
+    assert count_served(heard) == 40
     spent = 40 * HELD_NANO
     set_budget(shop.desk, spent + 3 * HELD_NANO)
 
     heard += (again := shop.crowd(30))
 
-    assert served(again) == 3
+    assert count_served(again) == 3
     set_budget(shop.desk, spent + 5 * HELD_NANO, "weekly")
     set_budget(shop.desk, spent + 4 * HELD_NANO)
     heard += (again := shop.crowd(10))
-    assert served(again) == 1
+    assert count_served(again) == 1
     check_charges(shop, heard)
 
 

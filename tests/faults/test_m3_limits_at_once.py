@@ -31,7 +31,7 @@ from tests.routing.ledger.books import (
     new_payer,
     open_holds,
     payer_with_new_key,
-    renewed,
+    renew_payer,
     running_writer,
     settle_order,
     totals,
@@ -39,7 +39,7 @@ from tests.routing.ledger.books import (
 from tests.routing.ledger.sessions import UnguardedSession
 from tests.routing.ledger.spenders import spend_at_once, task_for
 from tests.support.bed import Bed
-from tests.support.callers import seeded
+from tests.support.callers import seeded_random
 from tests.support.processes import eventually
 
 pytestmark = [pytest.mark.both, pytest.mark.django_db(transaction=True)]
@@ -71,8 +71,8 @@ def guardrail(payer: Payer, limit_nano: int) -> SpendScope:
     return SpendScope("guardrail", scope_id, "day", limit_nano, counts_byok=False)
 
 
-def under(payer: Payer, scope: SpendScope) -> Payer:
-    payer = renewed(payer)
+def add_budget(payer: Payer, scope: SpendScope) -> Payer:
+    payer = renew_payer(payer)
     return payer._replace(budgets=(scope, *payer.budgets))
 
 
@@ -83,7 +83,7 @@ def two_payers(limits: Sequence[int]) -> tuple[list[Payer], SpendScope]:
     second = payer_with_new_key(Account.objects.get(pk=first.account_id))
     set_monthly(first, budget)
     scope = guardrail(first, guarded)
-    return [under(first, scope), under(second, scope)], scope
+    return [add_budget(first, scope), add_budget(second, scope)], scope
 
 
 def spend(
@@ -133,7 +133,7 @@ def test_none_of_four_limits_is_passed_where_they_run_out_at_once(what: str) -> 
 
 
 def test_no_limit_is_passed_by_amounts_of_every_size() -> None:
-    chance = seeded()
+    chance = seeded_random()
     limits = [chance.randint(20, 40) * PRICE_NANO + chance.randint(0, 999) for _ in range(4)]
     payers, scope = two_payers(limits)
 
@@ -193,8 +193,8 @@ def put_on(kind: str, payer: Payer, limit_nano: int) -> Payer:
     elif kind == "workspace":
         set_monthly(payer, limit_nano)
     else:
-        return under(payer, guardrail(payer, limit_nano))
-    return renewed(payer)
+        return add_budget(payer, guardrail(payer, limit_nano))
+    return renew_payer(payer)
 
 
 def is_refused(writer: LedgerWriter, order: Any) -> bool:
@@ -251,7 +251,7 @@ def test_a_request_under_way_holds_on_as_many_limits_as_are_set(
             end_budgets(payer.account_id, scopes)
         scope_id = format_guardrail_scope_id(uuid.uuid4(), key=payer.key_id)
         scopes = [SpendScope("guardrail", scope_id, "day", USD, counts_byok=False)]
-        charge(renewed(payer)._replace(budgets=tuple(scopes)), 1)
+        charge(renew_payer(payer)._replace(budgets=tuple(scopes)), 1)
 
     assert_books_agree()
 
@@ -262,7 +262,7 @@ def test_limits_that_change_all_the_while_are_never_passed(writer: LedgerWriter)
     payer = new_payer(100 * USD)
     limits = [(50 + step) * PRICE_NANO for step in range(20)]
     set_monthly(payer, limits[0])
-    known, ended = [renewed(payer)], threading.Event()
+    known, ended = [renew_payer(payer)], threading.Event()
 
     def one() -> int:
         served = 0
@@ -277,7 +277,7 @@ def test_limits_that_change_all_the_while_are_never_passed(writer: LedgerWriter)
         spenders = [pool.submit(one) for _ in range(8)]
         for limit_nano in limits[1:]:
             set_monthly(payer, limit_nano)
-            known[0] = renewed(payer)
+            known[0] = renew_payer(payer)
         what = "the last cent"
         eventually(lambda: totals(payer)[1] == limits[-1], within_s=WAIT_S, what=what, log=None)
         ended.set()

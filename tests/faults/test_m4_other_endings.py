@@ -114,11 +114,11 @@ def test_who_died_before_the_charge_blocks_nobody_for_long(mortal: Twice, what: 
         server.start()
     heard: list[requests.Response] = []
 
-    def answered() -> bool:
+    def is_answered() -> bool:
         heard.append(mortal.ask("kill"))
         return heard[-1].status_code == 200
 
-    server.wait_until(answered, within_s=LEASE_S + SWEEP_S + 10)
+    server.wait_until(is_answered, within_s=LEASE_S + SWEEP_S + 10)
 
     assert {reason(each) for each in heard[:-1]} <= {"idempotency_key_in_use"}
     same_again = mortal.ask("kill")
@@ -163,8 +163,8 @@ INTERNS = "/api/v1/interns"
 
 
 @pytest.fixture
-def account(served: GatewayServer) -> SeededAccount:
-    return seed_account(served)
+def account(twice_gateway: GatewayServer) -> SeededAccount:
+    return seed_account(twice_gateway)
 
 
 def create(server: GatewayServer, account: SeededAccount, key: str, name: str) -> Any:
@@ -173,13 +173,13 @@ def create(server: GatewayServer, account: SeededAccount, key: str, name: str) -
 
 
 def test_one_creation_fifty_times_at_once_is_one_intern(
-    served: GatewayServer, account: SeededAccount
+    twice_gateway: GatewayServer, account: SeededAccount
 ) -> None:
-    answers = at_a_time(16, AT_ONCE, lambda n: create(served, account, "", "research"))
+    answers = at_a_time(16, AT_ONCE, lambda n: create(twice_gateway, account, "", "research"))
 
     assert Counter(each.status_code for each in answers) == {201: 1, 200: AT_ONCE - 1}
     assert len({each.json()["id"] for each in answers}) == 1
-    listed = served.get(INTERNS, key=account.api_key).json()["data"]
+    listed = twice_gateway.get(INTERNS, key=account.api_key).json()["data"]
     assert [each["name"] for each in listed] == ["research"]
 
 

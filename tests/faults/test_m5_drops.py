@@ -19,7 +19,7 @@ from tests.faults.bench import CHEAP_NANO
 from tests.faults.conftest import GatewayWith
 from tests.faults.desks import begin, stream_end
 from tests.support import callers
-from tests.support.callers import at_a_time, seeded
+from tests.support.callers import at_a_time, seeded_random
 from tests.support.gateways import seed_account
 from tests.support.ledger import Call, Ledger
 from tests.support.promptness import in_time
@@ -235,7 +235,7 @@ def dropping(desk: Desk) -> Iterator[Desk]:
     "drops", [30, pytest.param(500, marks=[pytest.mark.nightly, pytest.mark.timeout(300)])]
 )
 def test_every_one_of_many_drops_is_charged_by_the_rule(dropping: Desk, drops: int) -> None:
-    chance = seeded()
+    chance = seeded_random()
     leavers = [_drop(number, chance) for number in range(drops)]
 
     at_a_time(16, drops, lambda number: leavers[number].carry_out(dropping))

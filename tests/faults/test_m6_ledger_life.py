@@ -40,7 +40,7 @@ from tests.routing.ledger.books import (
     new_payer,
     payer_with_new_key,
     release_order,
-    renewed,
+    renew_payer,
     running_writer,
     settle_order,
     top_up,
@@ -121,7 +121,7 @@ class LedgerLife(RuleBasedStateMachine):
     @rule(target=holds, key=st.integers(0, 1), amount=AMOUNTS)
     def hold(self, key: int, amount: int) -> object:
         fits = self.model.fits(key, amount)
-        order = hold_order(renewed(self.payers[key]), amount)
+        order = hold_order(renew_payer(self.payers[key]), amount)
         assert (carry_out(self.writer, order) is True) == fits
         if not fits:
             return multiple()
@@ -134,7 +134,7 @@ class LedgerLife(RuleBasedStateMachine):
         open_amount = self.model.held.get(hold.generation_id)
         fits = open_amount is not None and self.model.fits(key, amount)
         # Who raises knows the limits of now, as whoever begins to hold.
-        order = TopUpOrder(hold.generation_id, renewed(hold.payer), amount)
+        order = TopUpOrder(hold.generation_id, renew_payer(hold.payer), amount)
         assert (carry_out(self.writer, order) is True) == fits
         if fits and open_amount is not None:
             self.model.held[hold.generation_id] = (key, open_amount[1] + amount)

@@ -250,7 +250,7 @@ UNUSABLE: dict[str, Any] = {
 def test_an_endpoint_without_a_price_is_kept_but_nothing_is_sent_there(pricing: Any) -> None:
     assert load_catalogue(catalogue(pricing))["errors"] == []
 
-    plan = _planned()
+    plan = _make_plan()
 
     assert plan.order == []
     assert [each.step for each in plan.removed] == [NO_PRICE]
@@ -266,12 +266,12 @@ def test_such_a_price_is_refused_in_a_file_and_takes_its_endpoint_out_when_set_b
 
     for what, pricing in UNUSABLE.items():
         Endpoint.objects.update(pricing=pricing)
-        plan = _planned()
+        plan = _make_plan()
         assert (plan.order, len(build_snapshot().problems)) == ([], 1), what
         assert [each.step for each in plan.removed] == [NO_PRICE]
 
 
-def _planned() -> Any:
+def _make_plan() -> Any:
     snapshot = build_snapshot()
     return select([snapshot.models["acme/one"]], ASK, random=lambda: 0.0)
 

@@ -24,7 +24,7 @@ from tests.faults import bench, victims
 from tests.faults.faulty_postgres import FaultyPostgres
 from tests.faults.victims import Victim
 from tests.support.bed import Bed
-from tests.support.callers import Heard, ask, seeded
+from tests.support.callers import Heard, ask, seeded_random
 from tests.support.gateways import SeededAccount, StartGateway, seed_account
 from tests.support.ledger import Call, Ledger
 from tests.support.postgres import PostgresCluster
@@ -173,7 +173,9 @@ def kill_once(rig: Rig, number: int, what: str, chance: random.Random) -> None:
     gate = f"kill-{number}"
     upstream.clear()
     if moment != MOMENTS[2]:
-        upstream.script(PERSONAS[stream], *[{}] * nth, _held(moment, gate, stream), {}, repeat=True)
+        upstream.script(
+            PERSONAS[stream], *[{}] * nth, _gated_answer(moment, gate, stream), {}, repeat=True
+        )
     victim = rig.victim(what, chance)
     with load(rig, f"{number}-{what}") as stop:
         if moment == MOMENTS[2]:
@@ -191,7 +193,7 @@ def kill_once(rig: Rig, number: int, what: str, chance: random.Random) -> None:
     rig.seen |= {e["body"]["messages"][0]["content"] for e in upstream.requests()}
 
 
-def _held(moment: str, gate: str, stream: bool) -> dict[str, Any]:
+def _gated_answer(moment: str, gate: str, stream: bool) -> dict[str, Any]:
     """The answer that stands still at this moment, until the gate opens."""
     if moment == MOMENTS[0]:
         return {"gate": gate}
@@ -259,7 +261,7 @@ def _check_lost(rig: Rig, calls: list[Call]) -> None:
 )
 def test_the_books_agree_after_a_kill_of_each_kind(rig: Rig, kills_each: int) -> None:
     """The second half of them with limits, budgets and races."""
-    chance = seeded()
+    chance = seeded_random()
     rounds = [*(WHAT if rig.cluster else WITHOUT_STORES)] * kills_each
     chance.shuffle(rounds)
     for number, what in enumerate(rounds):

@@ -72,7 +72,7 @@ def look_on(desk: Desk, looks: int) -> None:
     desk.server.wait_until(lambda: read_remembered(desk.server)["looks"] >= until)
 
 
-def answered(desk: Desk) -> None:
+def answer_both_ways(desk: Desk) -> None:
     desk.ok()
     desk.stream()
 
@@ -103,7 +103,7 @@ def failed_after_commitment(desk: Desk) -> None:
     assert "error" in stream.chunks[-1]
 
 
-def refused(desk: Desk) -> None:
+def refuse_requests(desk: Desk) -> None:
     """Before routing, and by the books."""
     poor, broke = (
         Desk(desk.server, desk.upstream, seed_account(desk.server, credits_usd=usd))
@@ -132,7 +132,7 @@ def every_fault(desk: Desk) -> None:
         desk.post(model=f"pair/{fault}.stream", stream=True)
 
 
-def decided(desk: Desk) -> None:
+def decide_both_ways(desk: Desk) -> None:
     for count in (1, 12):
         assert decide(desk, "plain/first", count) == 200
         assert decide(desk, "pair/503", count) == 200
@@ -157,14 +157,14 @@ def decide(desk: Desk, name: str, count: int) -> int:
 
 def left_inside(desk: Desk) -> None:
     desk.upstream.script("first", {"events": [{"text": "Hello."}, {"gate": "never"}]})
-    left(desk, "plain/first", after=b"Hello.")
+    leave_early(desk, "plain/first", after=b"Hello.")
 
 
 def left_while_read_out(desk: Desk) -> None:
     desk.upstream.script(
         "drained", {"events": [{"text": "Hello."}, {"gate": "left"}, {"json": {"error": "x"}}]}
     )
-    left(desk, "plain/drained", after=b"Hello.", gate="left")
+    leave_early(desk, "plain/drained", after=b"Hello.", gate="left")
 
 
 def left_while_the_upstream_broke_off(desk: Desk) -> None:
@@ -173,18 +173,20 @@ def left_while_the_upstream_broke_off(desk: Desk) -> None:
         desk.upstream.clear()
         steps = [{"text": "Hello."}, {"gate": "left"}, {"cut": "reset"}]
         desk.upstream.script("drained", {"events": steps})
-        left(desk, "plain/drained", after=b"Hello.", gate="left", looks=3 if reads_out else 0)
+        leave_early(
+            desk, "plain/drained", after=b"Hello.", gate="left", looks=3 if reads_out else 0
+        )
 
 
 def left_before_the_head(desk: Desk) -> None:
     desk.upstream.script("first", {"gate": "never"})
-    left(desk, "pair/503")
+    leave_early(desk, "pair/503")
     desk.upstream.clear()
     desk.upstream.script("drained", {"gate": "go", "status": 503})
-    left(desk, "plain/drained", gate="go")
+    leave_early(desk, "plain/drained", gate="go")
 
 
-def looped(desk: Desk) -> None:
+def loop_tools(desk: Desk) -> None:
     for stream in (False, True):
         desk.upstream.script("first", LOOK, LOOK, {"text": "Late."})
         assert "Late." in desk.post(tools=CLOCK, stream=stream).text
@@ -200,7 +202,9 @@ def an_agent_was_asked(desk: Desk) -> None:
         assert "So." in desk.post(tools=[advisor], stream=stream).text
 
 
-def left(desk: Desk, name: str, *, after: bytes = b"", gate: str = "", looks: int = 0) -> None:
+def leave_early(
+    desk: Desk, name: str, *, after: bytes = b"", gate: str = "", looks: int = 0
+) -> None:
     """A caller who goes away after those bytes, and then the upstream goes on at its gate."""
     wire = begin(desk, model=name)
     if after:
@@ -218,8 +222,15 @@ def left(desk: Desk, name: str, *, after: bytes = b"", gate: str = "", looks: in
 
 
 ENDINGS: list[Any] = [
-    *(answered, fell_back, fell_back_after_a_refusal, all_failed, failed_after_commitment),
-    *(refused, broke_off, decided, nothing_decided, looped, an_agent_was_asked),
+    *(answer_both_ways, fell_back, fell_back_after_a_refusal, all_failed, failed_after_commitment),
+    *(
+        refuse_requests,
+        broke_off,
+        decide_both_ways,
+        nothing_decided,
+        loop_tools,
+        an_agent_was_asked,
+    ),
     *(left_inside, left_while_read_out, left_while_the_upstream_broke_off, left_before_the_head),
     pytest.param(every_fault, id="every_fault", marks=pytest.mark.nightly),
 ]

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import requests
 
-from tests.conformance.desk import Desk, opened
+from tests.conformance.desk import Desk, open_stream
 from tests.faults.bench import endpoint, model
 from tests.faults.conftest import GatewayWith
 from tests.support.gateways import seed_account
@@ -55,7 +55,7 @@ def wait_for(server: GatewayServer, waiting: int) -> None:
 def hold_place(stack: ExitStack, desk: Desk) -> None:
     """Take the only place until the gate `hold` is open; those behind are answered at once."""
     desk.upstream.script("first", {"gate": "hold", "text": "First"})
-    opened_first = stack.enter_context(closing(opened(desk, stream=False, user="first")))
+    opened_first = stack.enter_context(closing(open_stream(desk, stream=False, user="first")))
     assert opened_first
     desk.upstream.wait_gate("hold")
 
@@ -105,7 +105,7 @@ def test_who_leaves_gives_up_his_place(
     desk = new_desk()
     with ExitStack() as stack, ThreadPoolExecutor(1) as pool:
         hold_place(stack, desk)
-        leaving = opened(desk, stream=stream)
+        leaving = open_stream(desk, stream=stream)
         wait_for(server, 1)
         asked = pool.submit(ask, desk, "behind")
         wait_for(server, 2)

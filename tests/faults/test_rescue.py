@@ -11,7 +11,7 @@ import pytest
 
 from routing.simulator.testing import SimulatedUpstream
 from tests.conformance.asking import PERSONAS
-from tests.conformance.desk import nano, opened
+from tests.conformance.desk import nano, open_stream
 from tests.conformance.guarded import set_guardrail
 from tests.conformance.pairs import HELLO, Pair
 from tests.faults.bench import CHEAP_NANO, endpoint, model
@@ -181,7 +181,7 @@ def test_who_leaves_in_the_second_part_pays_for_what_both_have_made(
     script(pair, "a", {"events": [*BEGUN, CUT]})
     script(pair, "b", {"events": [{"text": "ee four "}, {"gate": "never"}]})
     body = pair.body(model="openai/pair", provider=wish("openai"), stream=True)
-    with closing(opened(pair.desk, pair.speaker.path, **body)) as wire:
+    with closing(open_stream(pair.desk, pair.speaker.path, **body)) as wire:
         head, _ = wire.head(), wire.until(b"ee four")
         generation_id = head[1]["x-generation-id"]
     record = pair.desk.wait_record(generation_id)

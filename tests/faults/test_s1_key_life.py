@@ -24,7 +24,7 @@ from gateway.http.errors import Unauthenticated
 from routing.simulator.testing import SimulatedUpstream
 from tests.accounts.dump import database_text
 from tests.support.bed import Bed
-from tests.support.callers import seeded
+from tests.support.callers import seeded_random
 from tests.support.catalogue import rewritten
 from tests.support.gateways import SeededAccount, StartGateway, seed_account
 from tests.support.server import GatewayServer
@@ -92,7 +92,7 @@ class Watch:
 
 
 @contextmanager
-def watched(two: Two, key: str) -> Iterator[Watch]:
+def watch_key(two: Two, key: str) -> Iterator[Watch]:
     """Both gateways are asked all the time, for what costs money too."""
     watch = Watch()
     asks: list[Callable[[], requests.Response]] = [
@@ -112,7 +112,7 @@ def watched(two: Two, key: str) -> Iterator[Watch]:
             thread.join()
 
 
-def deleted(two: Two, orm_of: Orm, made: Any) -> None:
+def delete_key(two: Two, orm_of: Orm, made: Any) -> None:
     two.manage("DELETE", f"/keys/{made['data']['hash']}", {})
 
 
@@ -128,14 +128,14 @@ def left_without_a_workspace(two: Two, orm_of: Orm, made: Any) -> None:
     two.manage("DELETE", f"/workspaces/{where}", {})
 
 
-@pytest.mark.parametrize("revoked", [deleted, rotated_by_an_operator, left_without_a_workspace])
+@pytest.mark.parametrize("revoked", [delete_key, rotated_by_an_operator, left_without_a_workspace])
 def test_no_request_is_let_in_a_second_later(
     two: Two, orm_of: Orm, revoked: Callable[[Two, Orm, Any], None]
 ) -> None:
     body = {"name": "W", "slug": revoked.__name__.replace("_", "-")}
     workspace = two.manage("POST", "/workspaces", body)["data"]["id"]
     made = two.new_key(workspace_id=workspace)
-    with watched(two, made["key"]) as watch:
+    with watch_key(two, made["key"]) as watch:
         two.here.wait_until(lambda: watch.asked > 20)
         assert watch.last_let_in
         revoked(two, orm_of, made)
@@ -156,10 +156,10 @@ def test_a_database_that_fails_is_503_and_never_401(monkeypatch: pytest.MonkeyPa
     _, string = create_key(account=account, name="k", workspace=account.workspaces.get())
     headers = {"Authorization": f"Bearer {string}"}
 
-    def gone(_: str) -> None:
+    def fail_lookup(_: str) -> None:
         raise OperationalError("the connection is closed")
 
-    broken = KeyCache(gone, age_max_s=0.8)
+    broken = KeyCache(fail_lookup, age_max_s=0.8)
     whole = authentication._keys
     for path in ("/api/v1/key", "/api/v1/models"):
         monkeypatch.setattr(authentication, "_keys", broken)
@@ -183,14 +183,14 @@ def key(db: None) -> str:
     return create_key(account=account, name="k", workspace=account.workspaces.get())[1]
 
 
-def checked(head: str) -> str:
+def add_checksum(head: str) -> str:
     """A key with this head whose checksum fits."""
     return f"{head}{crc32(head.encode()):08x}"
 
 
 def near_misses(key: str, count: int) -> list[str]:
     """Keys that share ever longer beginnings with `key`, half of them with a good checksum."""
-    random = seeded()
+    random = seeded_random()
     prefix = len(settings.API_KEY_PREFIX)
     misses: list[str] = []
     head = key[:-8]
@@ -200,7 +200,7 @@ def near_misses(key: str, count: int) -> list[str]:
         near = head[:at] + digit + head[at + 1 :]
         if random.random() < 0.5:
             near = near[: at + 1] + "".join(random.choices(HEX, k=len(head) - at - 1))
-        miss = checked(near) if random.random() < 0.5 else near + key[-8:]
+        miss = add_checksum(near) if random.random() < 0.5 else near + key[-8:]
         if miss != key:
             misses.append(miss)
     return misses

@@ -48,7 +48,7 @@ def a_call() -> Exchange:
 
 
 @pytest.fixture
-def dialled(monkeypatch: pytest.MonkeyPatch) -> list[object]:
+def dialled_addresses(monkeypatch: pytest.MonkeyPatch) -> list[object]:
     """Every address a socket was told to connect to; none of them is reached."""
     found: list[object] = []
 
@@ -69,17 +69,19 @@ def dial(url: str, allowed: Callable[[str], bool] | None, resolver: Resolver) ->
 
 
 @pytest.mark.parametrize("host", LITERALS)
-def test_no_spelling_of_a_private_address_is_dialled(host: str, dialled: list[object]) -> None:
+def test_no_spelling_of_a_private_address_is_dialled(
+    host: str, dialled_addresses: list[object]
+) -> None:
     call = a_call()
     dial(f"http://{host}/v1", is_public, Resolver(call.clock))
-    assert dialled == []
+    assert dialled_addresses == []
 
 
-def test_without_the_check_these_would_be_dialled(dialled: list[object]) -> None:
+def test_without_the_check_these_would_be_dialled(dialled_addresses: list[object]) -> None:
     call = a_call()
     for host in ("127.0.0.1", "0x7f000001", "[::ffff:127.0.0.1]"):
         dial(f"http://{host}/v1", None, Resolver(call.clock))
-    assert len(dialled) == 3
+    assert len(dialled_addresses) == 3
 
 
 class Rebinding(Resolver):
@@ -95,22 +97,22 @@ class Rebinding(Resolver):
 
 
 def test_a_name_that_moves_between_check_and_dial_is_judged_by_what_is_dialled(
-    dialled: list[object],
+    dialled_addresses: list[object],
 ) -> None:
     resolver = Rebinding()
     for _ in range(3):
         dial("http://moving.example/v1", is_public, resolver)
-    assert dialled == [("93.184.216.34", 80)]
+    assert dialled_addresses == [("93.184.216.34", 80)]
 
 
-def test_only_the_allowed_addresses_of_a_name_are_dialled(dialled: list[object]) -> None:
+def test_only_the_allowed_addresses_of_a_name_are_dialled(dialled_addresses: list[object]) -> None:
     class Mixed(Resolver):
         def resolve(self, host: str, port: int, *_: object) -> tuple[Address, ...]:
             hosts = ("10.0.0.1", "93.184.216.34", "192.168.0.1")
             return tuple(Address(socket.AF_INET, (found, port)) for found in hosts)
 
     dial("http://mixed.example/v1", is_public, Mixed(a_call().clock))
-    assert dialled == [("93.184.216.34", 80)]
+    assert dialled_addresses == [("93.184.216.34", 80)]
 
 
 # --- `router:web_fetch`, the files of requests, and the doors of interns --------------------------
@@ -141,11 +143,11 @@ def asked_to_dial(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     found: list[Any] = []
     connect_ex = socket.socket.connect_ex
 
-    def noted(self: socket.socket, address: Any) -> int:
+    def note_address(self: socket.socket, address: Any) -> int:
         found.append(address)
         return 111 if address[0] == PUBLIC else connect_ex(self, address)
 
-    monkeypatch.setattr(socket.socket, "connect_ex", noted)
+    monkeypatch.setattr(socket.socket, "connect_ex", note_address)
     return found
 
 
@@ -190,20 +192,20 @@ def _file_refused(url: str) -> str:
 
 
 @pytest.fixture(params=[_page_refused, _file_refused], ids=["page", "file"])
-def refused(request: pytest.FixtureRequest) -> Refused:
+def refusal(request: pytest.FixtureRequest) -> Refused:
     chosen: Refused = request.param
     return chosen
 
 
-def test_no_spelling_leads_there(refused: Refused, asked_to_dial: list[Any]) -> None:
+def test_no_spelling_leads_there(refusal: Refused, asked_to_dial: list[Any]) -> None:
     for host in LITERALS:
-        assert refused(f"http://{host}/") in ("url_not_allowed", NOT_THERE), host
+        assert refusal(f"http://{host}/") in ("url_not_allowed", NOT_THERE), host
         assert asked_to_dial == [], host
 
 
 @pytest.mark.parametrize("status", [301, 307])
 def test_nor_is_one_that_a_site_redirects_to(
-    refused: Refused, site: WebSite, names: Any, asked_to_dial: list[Any], status: int
+    refusal: Refused, site: WebSite, names: Any, asked_to_dial: list[Any], status: int
 ) -> None:
     # Only names of our own go to our resolver; addresses are what they are.
     original = Resolver.resolve
@@ -218,7 +220,7 @@ def test_nor_is_one_that_a_site_redirects_to(
         patch.setattr(Resolver, "resolve", resolve)
         for host in LITERALS:
             to = quote(f"http://{host}/latest", safe="")
-            code = refused(f"http://site.example:{site.port}/to?status={status}&url={to}")
+            code = refusal(f"http://site.example:{site.port}/to?status={status}&url={to}")
             assert code in ("url_not_allowed", NOT_THERE), host
             assert [address for address in asked_to_dial if address[1] != site.port] == [], host
 
@@ -227,24 +229,24 @@ def test_nor_is_one_that_a_site_redirects_to(
 
 @pytest.mark.parametrize("second", ["127.0.0.1", "169.254.169.254", "::1", "fd00::1"])
 def test_a_name_that_moves_is_judged_by_what_is_dialled(
-    refused: Refused, names: Any, asked_to_dial: list[Any], second: str
+    refusal: Refused, names: Any, asked_to_dial: list[Any], second: str
 ) -> None:
     names(moving_example=[PUBLIC, second])
 
-    assert refused("http://moving.example/") == NOT_THERE
-    assert refused("http://moving.example/") == "url_not_allowed"
+    assert refusal("http://moving.example/") == NOT_THERE
+    assert refusal("http://moving.example/") == "url_not_allowed"
 
     assert [address[0] for address in asked_to_dial] == [PUBLIC]
 
 
 def test_a_redirect_to_the_own_name_is_resolved_and_judged_anew(
-    refused: Refused, site: WebSite, names: Any, asked_to_dial: list[Any]
+    refusal: Refused, site: WebSite, names: Any, asked_to_dial: list[Any]
 ) -> None:
     """The operator's leave is for the one host, not for where it sends its readers."""
     names(other_example=["127.0.0.1"])
     to = quote(f"http://other.example:{site.port}/plain", safe="")
 
-    assert refused(f"http://site.example:{site.port}/to?url={to}") == "url_not_allowed"
+    assert refusal(f"http://site.example:{site.port}/to?url={to}") == "url_not_allowed"
     assert site.met == [f"/to?url={to}"]
 
 

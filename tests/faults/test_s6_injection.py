@@ -19,7 +19,7 @@ from routing.catalogue.load import load_catalogue
 from routing.catalogue.snapshot import catalogue
 from tests.support.access_table import TABLE, Row
 from tests.support.catalogue import CONFORMANCE
-from tests.support.tenants import Tenant, asked_of, expected, new_tenant
+from tests.support.tenants import Tenant, asked_of, expected_status, new_tenant
 
 pytestmark = pytest.mark.django_db
 MARK = "zqx"
@@ -169,7 +169,7 @@ def test_whatever_a_request_says_is_data(tenant: Tenant, area: str, one_in: int)
 def _try_route(tenant: Tenant, route: str, one_in: int) -> None:
     for method, rows in TABLE[route].items():
         for row in rows:
-            allowed = [kind for kind in CALLERS if expected(row, kind) not in (401, 403)]
+            allowed = [kind for kind in CALLERS if expected_status(row, kind) not in (401, 403)]
             # What only an intern's own key may is looked at for others, too.
             _try(tenant, method, row, tenant.keys[(allowed or ["admin"])[0]], one_in)
 

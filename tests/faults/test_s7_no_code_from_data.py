@@ -217,14 +217,14 @@ def test_the_warning_is_said_loudly(
 
 def test_files_that_run_by_themselves_are_told(tmp_path: Path) -> None:
     check = ci("check_pth")
-    assert list(check.unexpected(tmp_path)) == []
+    assert list(check.list_unexpected(tmp_path)) == []
 
     (tmp_path / "distutils-precedence.pth").write_text("import os; os.abort()\n")
     (tmp_path / "new.pth").write_text("../elsewhere\n")
     (tmp_path / "sitecustomize.py").touch()
     (tmp_path / "usercustomize").mkdir()
 
-    told = [line.partition(":")[0] for line in check.unexpected(tmp_path)]
+    told = [line.partition(":")[0] for line in check.list_unexpected(tmp_path)]
     assert told == ["distutils-precedence.pth", "new.pth", "sitecustomize.py", "usercustomize"]
 
 

@@ -114,16 +114,16 @@ def _byok_key(desk: Desk) -> str:
 
 
 def _vault_secret(desk: Desk) -> str:
-    return _stored(desk, "/vault/secrets/token")
+    return _store_secret(desk, "/vault/secrets/token")
 
 
 def _intern_secret(desk: Desk) -> str:
     made = desk.ask("POST", "/interns", desk.account.api_key, {"name": "keeper"})
     assert made.status_code == 201, made.text
-    return _stored(desk, f"/vault/interns/{made.json()['id']}/secrets/token")
+    return _store_secret(desk, f"/vault/interns/{made.json()['id']}/secrets/token")
 
 
-def _stored(desk: Desk, path: str) -> str:
+def _store_secret(desk: Desk, path: str) -> str:
     value = f"canary-vault-{uuid.uuid4().hex}"
     body = {"value": value, "hosts": ["api.example.com"]}
     told = desk.server.request("PUT", f"/api/v1{path}", key=desk.account.api_key, json=body)

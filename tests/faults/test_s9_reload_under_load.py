@@ -20,7 +20,7 @@ from routing.simulator.testing import SimulatedUpstream
 from tests.conformance.desk import Desk
 from tests.faults import bench
 from tests.faults.churn import LIVE_S, PAIR, PERSONAS, WHOLE, Timeline, generation, number_of
-from tests.faults.conftest import loaded
+from tests.faults.conftest import start_loaded
 from tests.faults.raw_desk import status_kib, worker_pids
 from tests.faults.silence import Listener, listening, ticking_upstream
 from tests.faults.steady import Asked, Steady
@@ -152,7 +152,7 @@ def scene(
         ]
         models = [bench.model("tick/tock", bench.endpoint("ticks"))]
         starter = stack.enter_context(StartGateway(stores, tmp_path))
-        server = loaded(starter, bench.as_yaml(providers, models), **LIMITS)
+        server = start_loaded(starter, bench.as_yaml(providers, models), **LIMITS)
         account = seed_account(server, credits_usd="100000")
         listeners = [
             stack.enter_context(listening(server, account, "tick/tock")) for _ in range(STREAMS)

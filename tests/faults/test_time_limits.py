@@ -36,7 +36,7 @@ def desk(gateway: Any, simulator: Any) -> Iterator[Desk]:
     gateway.check_books()
 
 
-def tried(desk: Desk, response: Any) -> list[str]:
+def list_tried(desk: Desk, response: Any) -> list[str]:
     record = desk.generation(response.headers["X-Generation-Id"])
     return [each["endpoint_id"] for each in record["provider_responses"]]
 
@@ -51,13 +51,13 @@ def test_a_silent_endpoint_costs_no_more_than_the_caller_waits_and_nobody_s_heal
         wishes = {"max_first_byte_s": 0.4}
         response = desk.post(model="cheaper/first", stream=stream, provider=wishes)
         assert response.status_code == 200, response.text
-        assert tried(desk, response) == ["first", "second"]
+        assert list_tried(desk, response) == ["first", "second"]
 
 
 def test_a_model_has_its_own_limit(desk: Desk) -> None:
     desk.upstream.script("first", {"text": "Late", "delay_s": 5}, repeat=True)
     response = desk.post(model="short/model", provider=ORDER)
-    assert tried(desk, response) == ["first", "second"]
+    assert list_tried(desk, response) == ["first", "second"]
 
 
 def test_a_deadline_ends_the_request_and_nothing_is_charged(desk: Desk) -> None:
@@ -65,7 +65,7 @@ def test_a_deadline_ends_the_request_and_nothing_is_charged(desk: Desk) -> None:
     desk.upstream.script("first", {"status": 503})
     desk.upstream.script("second", {"text": "Late", "delay_s": 5})
     response = desk.post(provider={**ORDER, "deadline_ms": 400})
-    assert tried(desk, response) == ["first", "second"]
+    assert list_tried(desk, response) == ["first", "second"]
     desk.told(response, 408, "timeout")
     assert response.elapsed.total_seconds() < 5
     assert desk.total_usage_nano() == 0
@@ -83,7 +83,7 @@ def test_times_that_are_none_are_refused(desk: Desk, provider: Any, words: str) 
     assert words in response.text
 
 
-def observed(p99_s: float) -> EndpointStats:
+def observed_stats(p99_s: float) -> EndpointStats:
     return EndpointStats(latency_30m_s=Percentiles(0.1, 0.2, 0.3, p99_s))
 
 
@@ -109,7 +109,7 @@ def test_where_nobody_set_a_limit_it_comes_of_what_was_observed(
     if "wish_s" in changes:
         body["provider"] = {"max_first_byte_s": changes["wish_s"]}
     call = call_to(at, **body)
-    state = call.context.choice.state._replace(figures={at.pk: observed(p99_s)})
+    state = call.context.choice.state._replace(figures={at.pk: observed_stats(p99_s)})
     call.context = call.context._replace(choice=call.context.choice._replace(state=state))
     found = find_first_byte_limit(call, at, has_others=changes.get("has_others", True))
     assert found == (expected, False)

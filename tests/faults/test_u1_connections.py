@@ -247,11 +247,11 @@ def test_a_slow_upstream_ends_at_its_limit(outcomes: dict[str, Outcome], name: s
 def test_every_place_is_free_again(raw: RawDesk, outcomes: dict[str, Outcome]) -> None:
     gate = threading.Event()
 
-    def held(visit: Visit) -> None:
+    def answer_at_gate(visit: Visit) -> None:
         visit.wait_open(gate)
         good_stream("Fine.")(visit)
 
-    model_id = raw.model(held)
+    model_id = raw.model(answer_at_gate)
     with ThreadPoolExecutor(CONCURRENCY_MAX) as pool:
         asked = [
             pool.submit(raw.desk.post, model=model_id, stream=True) for _ in range(CONCURRENCY_MAX)

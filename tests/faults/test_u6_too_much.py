@@ -60,7 +60,7 @@ def endless(start: bytes, more: bytes) -> Script:
     return script
 
 
-def said(*parts: bytes) -> Script:
+def send_only(*parts: bytes) -> Script:
     """These bytes and no more."""
 
     def script(visit: Visit) -> None:
@@ -83,10 +83,10 @@ WHOLE: dict[str, Script] = {
     "endless headers": endless(b"HTTP/1.1 200 OK\r\n", b"X-More: and more\r\n"),
     "interim answers": endless(b"", b"HTTP/1.1 103 Early Hints\r\nLink: </>\r\n\r\n"),
     "endless trailers": endless(head(JSON, CHUNKED) + chunk(GOOD) + b"0\r\n", b"X-More: x\r\n"),
-    "gzip of 1 GB": said(head(JSON, GZIP), zeros_gzipped(b'{"a":"')),
-    "length too long": said(head(JSON, LENGTH % (len(GOOD) + 1)), GOOD),
-    "length and chunks": said(head(JSON, LENGTH % 5, CHUNKED), chunk(GOOD), chunk(b"")),
-    "gzip that is none": said(head(JSON, GZIP), GOOD),
+    "gzip of 1 GB": send_only(head(JSON, GZIP), zeros_gzipped(b'{"a":"')),
+    "length too long": send_only(head(JSON, LENGTH % (len(GOOD) + 1)), GOOD),
+    "length and chunks": send_only(head(JSON, LENGTH % 5, CHUNKED), chunk(GOOD), chunk(b"")),
+    "gzip that is none": send_only(head(JSON, GZIP), GOOD),
 }
 BIG = event(content("x" * 65_000))
 STREAMS: dict[str, Script] = {
@@ -96,7 +96,7 @@ STREAMS: dict[str, Script] = {
     "endless events": endless(head(), BIG),
     "endless empty events": endless(head(), event({"choices": [{"delta": {}}]})),
     "endless small events": endless(head(), event(content("x"))),
-    "gzip of 1 GB": said(head(EVENTS, GZIP), zeros_gzipped(b"data: ")),
+    "gzip of 1 GB": send_only(head(EVENTS, GZIP), zeros_gzipped(b"data: ")),
     "endless error": endless(b"HTTP/1.1 500 Broken\r\n\r\n", b"x"),
 }
 
@@ -153,7 +153,7 @@ def test_a_flood_does_not_silence_other_streams(raw: RawDesk, name: str) -> None
     with closing(raw.begin(beside)) as wire:
         wire.until(b"tick")
         start, more = FLOODS[name]
-        flood = said(start, more * (3 * MIB // len(more)))
+        flood = send_only(start, more * (3 * MIB // len(more)))
         job = threading.Thread(target=raw.ask, args=(flood,), kwargs={"stream": True})
         job.start()
         gaps_s = []

@@ -99,7 +99,7 @@ def check_one(load: Load) -> None:
     in_time(load.slowest_s, ANSWER_S)
 
 
-def served(desk: Desk) -> int:
+def last_call_number(desk: Desk) -> int:
     """The number of the last call that came upstream; only the newest ones are kept themselves."""
     return max((int(entry["n"]) for entry in desk.upstream.requests()), default=0)
 
@@ -118,7 +118,7 @@ def check_all(desk: Desk, load: Load, *, before: Load, since: int, kind: str) ->
     # The calls of the last ten seconds before count for the first window.
     recent = before.calls * min(1.0, WINDOW_S / before.took_s)
     windows = 1 + load.took_s // WINDOW_S
-    retries = served(desk) - since - load.calls
+    retries = last_call_number(desk) - since - load.calls
     bound = SHARE * (load.calls + recent) + PROCESSES * FLOOR * windows
     assert 0 < retries <= bound + PROCESSES * sent_again(kind)
 
@@ -154,7 +154,7 @@ def test_one_of_three_then_all_then_none(desk: Desk, kind: str, seconds: float) 
     # A third of the calls would go there if nobody had noticed.
     assert 0 < len(desk.upstream.requests("first")) < one.calls / 6
 
-    since = served(desk)
+    since = last_call_number(desk)
     storm(desk, STORMS[kind], *PERSONAS)
     # Waiting for an answer that never comes, a caller makes fewer calls.
     load = crowd(desk, calls=80 if kind == "hang" else CALLS, seconds=seconds)

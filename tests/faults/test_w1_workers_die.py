@@ -14,7 +14,7 @@ import pytest
 
 from tests.support import processes
 from tests.support.bed import Bed
-from tests.support.callers import seeded
+from tests.support.callers import seeded_random
 from tests.support.gateways import StartGateway
 from tests.support.orm import database_name
 from tests.support.promptness import in_time
@@ -76,7 +76,7 @@ def lost_at(
 
 def live_and_die(ranch: Ranch, rounds: int, *, within_s: float) -> list[str]:
     """So many interns are made and destroyed under strikes, one in each life for each kind."""
-    chance = seeded()
+    chance = seeded_random()
     made: list[str] = []
     lost: list[str] = []
     for number in range(rounds):

@@ -25,32 +25,32 @@ ROUNDS = [pytest.param(SMALL, id="small"), pytest.param(FULL, id="full", marks=p
 
 
 @pytest.fixture
-def between(stores: Bed, tmp_path: Path) -> Iterator[Between]:
+def counted_gateway(stores: Bed, tmp_path: Path) -> Iterator[Between]:
     with (
         StartGateway(stores, tmp_path) as starter,
-        counting_gateway(starter, tmp_path, DATABASE_POOL_SIZE=str(POOL)) as between,
+        counting_gateway(starter, tmp_path, DATABASE_POOL_SIZE=str(POOL)) as counted_gateway,
     ):
-        yield between
+        yield counted_gateway
 
 
 def wait_renewed(server: GatewayServer, old: set[int], *, left: bool) -> None:
     """Until as many new workers as before are at work, and the old ones have left."""
 
-    def done() -> bool:
+    def are_replaced() -> bool:
         now = workers_of(server.pid)
         return len(now - old) == len(old) and not (left and now & old)
 
-    server.wait_until(done, within_s=START_S)
+    server.wait_until(are_replaced, within_s=START_S)
 
 
 @pytest.mark.parametrize("load", ROUNDS)
 def test_workers_are_replaced_without_one_failed_request(
-    between: Between, load: dict[str, Any]
+    counted_gateway: Between, load: dict[str, Any]
 ) -> None:
-    server = between.server
+    server = counted_gateway.server
     old = workers_of(server.pid)
     tokens = int(20 * load["asks_s"])
-    with between.crowd(**load, tokens=tokens, tokens_per_s=20) as crowd:
+    with counted_gateway.crowd(**load, tokens=tokens, tokens_per_s=20) as crowd:
         crowd.wait_open()
         os.kill(server.pid, signal.SIGHUP)
         wait_renewed(server, old, left=False)
@@ -61,15 +61,15 @@ def test_workers_are_replaced_without_one_failed_request(
     assert told["whole"] == load["streams"]
     assert told["asked"] == {"200": int(load["asks_per_s"] * load["asks_s"])}
     wait_renewed(server, old, left=True)
-    between.check_books()
+    counted_gateway.check_books()
 
 
 @pytest.mark.parametrize("load", ROUNDS)
 def test_a_stopped_server_leaves_nobody_untold_and_another_takes_over(
-    between: Between, load: dict[str, Any], tmp_path: Path
+    counted_gateway: Between, load: dict[str, Any], tmp_path: Path
 ) -> None:
-    server = between.server
-    with between.crowd(**load, tokens=800, tokens_per_s=20) as crowd:
+    server = counted_gateway.server
+    with counted_gateway.crowd(**load, tokens=800, tokens_per_s=20) as crowd:
         crowd.wait_open()
         first = server._web
         assert first is not None
@@ -84,7 +84,7 @@ def test_a_stopped_server_leaves_nobody_untold_and_another_takes_over(
     assert told["told"] + told["whole"] == load["streams"]
     assert told["asked"] == {"200": int(load["asks_per_s"] * load["asks_s"])}
     assert told["stale"] == 0
-    between.check_books()
+    counted_gateway.check_books()
 
 
 # --- Many at once ---------------------------------------------------------------------------------
@@ -101,18 +101,20 @@ STATES = (
     [pytest.param(300, 4, id="300"), pytest.param(1000, 60, id="1000", marks=pytest.mark.nightly)],
 )
 def test_no_stream_is_lost_and_no_token_out_of_place(
-    between: Between, streams: int, tokens: int
+    counted_gateway: Between, streams: int, tokens: int
 ) -> None:
-    with between.crowd(streams=streams, tokens=tokens, tokens_per_s=1, open_s=5) as crowd:
+    with counted_gateway.crowd(streams=streams, tokens=tokens, tokens_per_s=1, open_s=5) as crowd:
         crowd.wait_open()
         # All at once, and none of them keeps a connection to the database: the pool's own are idle.
-        assert between.health("/readyz") == 200
-        ledger = Ledger(between.server.env["DATABASE_URL"])
+        assert counted_gateway.health("/readyz") == 200
+        ledger = Ledger(counted_gateway.server.env["DATABASE_URL"])
         # What a process does now and then takes a moment.
-        between.server.wait_until(lambda: {state for (state,) in ledger.rows(STATES)} <= {"idle"})
+        counted_gateway.server.wait_until(
+            lambda: {state for (state,) in ledger.rows(STATES)} <= {"idle"}
+        )
         assert len(ledger.rows(STATES)) <= 2 * (POOL + 1)
         told = crowd.end()
 
     assert (told["whole"], told["told"], told["broken"]) == (streams, 0, 0), told["shown"]
-    assert len(workers_of(between.server.pid)) == 2
-    between.check_books()
+    assert len(workers_of(counted_gateway.server.pid)) == 2
+    counted_gateway.check_books()

@@ -21,7 +21,7 @@ ATTACKS = str(Path(__file__).with_name("attacks.py"))
 
 
 @pytest.fixture(scope="module", params=["root", "user"])
-def found(request: pytest.FixtureRequest) -> Iterator[dict[str, Any]]:
+def findings(request: pytest.FixtureRequest) -> Iterator[dict[str, Any]]:
     """What came of each attack."""
     if not bubblewrap.is_available():
         pytest.skip(f"no sandbox here: {bubblewrap.isolation().reason}")
@@ -56,18 +56,18 @@ REACHED = ["sysctl", "core_pattern", "proc", "sys", "namespace", "calls", "socke
 
 
 @pytest.mark.parametrize("attack", REACHED)
-def test_it_reaches_nothing(found: dict[str, Any], attack: str) -> None:
-    assert found[attack] == ""
+def test_it_reaches_nothing(findings: dict[str, Any], attack: str) -> None:
+    assert findings[attack] == ""
 
 
-def test_the_host_and_the_first_process_stay_as_they_are(found: dict[str, Any]) -> None:
-    assert found["swappiness"]
-    assert found["first_process"] == "alive\n"
+def test_the_host_and_the_first_process_stay_as_they_are(findings: dict[str, Any]) -> None:
+    assert findings["swappiness"]
+    assert findings["first_process"] == "alive\n"
 
 
-def test_all_of_it_is_another_users_without_rights_and_ends(found: dict[str, Any]) -> None:
+def test_all_of_it_is_another_users_without_rights_and_ends(findings: dict[str, Any]) -> None:
     """How much it may take is `test_workspace`'s."""
     # The first process, what serves the workspace.
-    assert len(found["inside"]) >= 2
-    assert all(each["user"] != 0 and each["rights"] == 0 for each in found["inside"])
-    assert found["after"] == []
+    assert len(findings["inside"]) >= 2
+    assert all(each["user"] != 0 and each["rights"] == 0 for each in findings["inside"])
+    assert findings["after"] == []

@@ -32,13 +32,13 @@ def one_worker(server: GatewayServer, chance: random.Random) -> Victim:
     workers = children(server.pid)
     victim = chance.choice(workers)
 
-    def replaced() -> bool:
+    def is_replaced() -> bool:
         now = children(server.pid)
         return victim not in now and len(now) == len(workers)
 
     return Victim(
         lambda: os.kill(victim, signal.SIGKILL),
-        lambda: server.wait_until(replaced, within_s=_GONE_S),
+        lambda: server.wait_until(is_replaced, within_s=_GONE_S),
     )
 
 

@@ -30,7 +30,7 @@ CHAT: tuple[str, str, Any] = ("POST", "/interns/{id}/chat/completions", SAID)
 ALL = [*READS, *WRITES, CHAT]
 
 
-def to(asked: tuple[str, str, Any], intern_id: str = NOWHERE) -> tuple[str, str, Any]:
+def request_to(asked: tuple[str, str, Any], intern_id: str = NOWHERE) -> tuple[str, str, Any]:
     method, path, body = asked
     return method, path.format(id=intern_id), body
 
@@ -40,7 +40,7 @@ def test_host_credentials_and_programme_come_before_everything_of_the_request(
     farm: Farm, settings: Any, asked: tuple[str, str, Any]
 ) -> None:
     settings.REGIONAL_HOSTS = {"eu.example.com": "europe"}
-    method, path, _ = to(asked)
+    method, path, _ = request_to(asked)
     said = farm.refused(403, None, method, path, key="nope", Host="eu.example.com")
     assert said["message"] == "Forbidden"
     for key in ("", "nope", farm.management_key):
@@ -51,7 +51,7 @@ def test_host_credentials_and_programme_come_before_everything_of_the_request(
     made = farm.new()
     farm.account.interns_enabled = False
     farm.account.save()
-    said = farm.refused(404, "not_found", *to(asked, made["id"]))
+    said = farm.refused(404, "not_found", *request_to(asked, made["id"]))
     assert (said["message"], said["metadata"]["retryable"]) == ("Intern not found", False)
     if method != "GET":
         farm.refused(404, "not_found", method, path, LARGE)
@@ -62,7 +62,7 @@ def test_the_write_switch_leaves_reading(farm: Farm) -> None:
     farm.account.intern_writes_enabled = False
     farm.account.save()
     for asked in WRITES:
-        farm.refused(404, "not_found", *to(asked, made["id"]))
+        farm.refused(404, "not_found", *request_to(asked, made["id"]))
     assert farm.get(made["id"]) == made
     assert [each["id"] for each in farm.ok("GET", "/interns")["data"]] == [made["id"]]
 
@@ -71,7 +71,7 @@ def test_the_write_switch_leaves_reading(farm: Farm) -> None:
 def test_size_media_type_body_and_intern_are_looked_at_in_this_order(
     farm: Farm, asked: tuple[str, str, Any]
 ) -> None:
-    method, path, body = to(asked)
+    method, path, body = request_to(asked)
     plain: dict[str, Any] = {"Content_Type": "text/plain"}
     said = farm.refused(413, "payload_too_large", method, path, LARGE, **plain)
     assert said["message"] == "Request body exceeds 1048576 bytes"
@@ -93,7 +93,7 @@ def test_any_string_that_is_no_intern_is_not_found(farm: Farm) -> None:
     for intern_id in ("none", NOWHERE, "x" * 300, "%00", "ü", "{" + NOWHERE + "}"):
         said = farm.refused(404, "not_found", "GET", f"/interns/{intern_id}")
         assert said["message"] == "Intern not found"
-        farm.refused(404, "not_found", *to(CHAT, intern_id))
+        farm.refused(404, "not_found", *request_to(CHAT, intern_id))
 
 
 def test_interns_of_another_workspace_are_not_there(farm: Farm) -> None:
@@ -101,12 +101,12 @@ def test_interns_of_another_workspace_are_not_there(farm: Farm) -> None:
     team = open_workspace(account=farm.account, slug="team")
     beside = create_key(account=farm.account, name="k", workspace=team, creator=farm.member)[1]
     for asked in (READS[1], *WRITES[1:], CHAT):
-        farm.refused(404, "not_found", *to(asked, made["id"]), key=beside)
+        farm.refused(404, "not_found", *request_to(asked, made["id"]), key=beside)
     assert farm.ok("GET", "/interns", key=beside)["data"] == []
 
 
 def test_a_key_that_is_nobody_s_owns_no_intern(farm: Farm) -> None:
-    asked, key = to(WRITES[0]), farm.system_key
+    asked, key = request_to(WRITES[0]), farm.system_key
     said = farm.refused(403, "no_acting_user", *asked, key=key)
     assert said["metadata"]["retryable"] is False
     assert said["message"].startswith("This key acts as the organization")
@@ -120,7 +120,7 @@ def test_a_creator_who_left_and_a_workspace_that_is_gone_are_forbidden(farm: Far
     farm.refused(403, None, "GET", "/interns", key=key)
     Membership.objects.filter(user=farm.member).delete()
     for asked in (*READS, CHAT):
-        said = farm.refused(403, None, *to(asked, made["id"]))
+        said = farm.refused(403, None, *request_to(asked, made["id"]))
         assert said["message"] == "Forbidden"
 
 
@@ -133,10 +133,10 @@ def test_a_silent_database_is_a_fault_that_can_be_retried(
     made = farm.new()
     monkeypatch.setattr(access, "authenticate", silent)
     for asked in (*READS, *WRITES):
-        said = farm.refused(500, "internal_error", *to(asked, made["id"]))
+        said = farm.refused(500, "internal_error", *request_to(asked, made["id"]))
         assert said["metadata"]["retryable"] is True
         assert said["message"] == "The request could not be completed"
-    said = farm.refused(503, "busy", *to(CHAT, made["id"]))
+    said = farm.refused(503, "busy", *request_to(CHAT, made["id"]))
     assert said["metadata"]["retryable"] is True
 
 
@@ -146,11 +146,11 @@ def test_an_intern_s_own_key_sees_itself_and_changes_nothing(farm: Farm) -> None
     assert ApiKey.objects.get(intern_id=made["id"]).workspace == farm.workspace
     assert farm.ok("GET", f"/interns/{made['id']}", key=string)["id"] == made["id"]
     for asked in (READS[0], WRITES[0]):
-        farm.refused(404, "not_found", *to(asked), key=string)
+        farm.refused(404, "not_found", *request_to(asked), key=string)
     # In a chat it would answer its own questions.
     for asked in (*WRITES[1:], CHAT):
-        farm.refused(404, "not_found", *to(asked, other["id"]), key=string)
-        farm.refused(403, None, *to(asked, made["id"]), key=string)
+        farm.refused(404, "not_found", *request_to(asked, other["id"]), key=string)
+        farm.refused(403, None, *request_to(asked, made["id"]), key=string)
 
 
 def test_management_keys_reach_interns_by_the_scope_alone(farm: Farm) -> None:
@@ -167,18 +167,20 @@ def test_management_keys_reach_interns_by_the_scope_alone(farm: Farm) -> None:
         return {each["id"] for each in farm.ok("GET", f"/interns{query}", key=key)["data"]}
 
     for asked in (*READS, *WRITES, CHAT):
-        farm.refused(401, None, *to(asked, made["id"]), key=manager("read", "keys", "workspaces"))
+        farm.refused(
+            401, None, *request_to(asked, made["id"]), key=manager("read", "keys", "workspaces")
+        )
     key, bounded = manager("interns"), manager("interns", managed_workspaces=[str(team.pk)])
     for asked in (WRITES[0], CHAT, ("GET", f"/vault/interns/{made['id']}/secrets", None)):
-        assert farm.call(*to(asked, made["id"]), key=key)[0] == 401
+        assert farm.call(*request_to(asked, made["id"]), key=key)[0] == 401
     assert (ids(key), ids(bounded)) == ({made["id"], beside["id"]}, {beside["id"]})
     assert ids(key, f"?workspace_id={team.pk}") == {beside["id"]}
     assert ids(bounded, f"?workspace_id={farm.workspace.pk}") == set()
     farm.queue.at_once = True
     for asked in (READS[1], *WRITES[1:]):
-        farm.refused(404, "not_found", *to(asked, other["id"]), key=key)
-        farm.refused(404, "not_found", *to(asked, made["id"]), key=bounded)
-        status, said = farm.call(*to(asked, made["id"]), key=key)
+        farm.refused(404, "not_found", *request_to(asked, other["id"]), key=key)
+        farm.refused(404, "not_found", *request_to(asked, made["id"]), key=bounded)
+        status, said = farm.call(*request_to(asked, made["id"]), key=key)
         assert status in (200, 202, 409), said
 
 
@@ -193,4 +195,4 @@ def test_a_management_key_does_with_interns_what_its_creator_may(farm: Farm) -> 
         )
         key = create_key(**options, creator=person)[1]
         assert farm.call("GET", "/interns", key=key)[0] == reads
-        assert farm.call(*to(WRITES[1], made["id"]), key=key)[0] == writes
+        assert farm.call(*request_to(WRITES[1], made["id"]), key=key)[0] == writes

@@ -67,14 +67,14 @@ def question_body() -> str:
 
 def check_passed_on(answer: dict[str, Any], direct: dict[str, Any]) -> None:
     """`answer` says what the upstream says. Raises `LoadFailed`."""
-    if (told := _said(answer)) != (meant := _said(direct)):
+    if (told := _read_answer(answer)) != (meant := _read_answer(direct)):
         raise LoadFailed(f"the upstream's {meant!r} arrived as {told!r}")
 
 
 def check_governed(answer: dict[str, Any], direct: dict[str, Any]) -> None:
     """It is also priced by the tokens it reports, so its body was read. Raises `LoadFailed`."""
     check_passed_on(answer, direct)
-    _, prompt, completion = _said(answer)
+    _, prompt, completion = _read_answer(answer)
     due_nano = prompt * PROMPT_NANO + completion * COMPLETION_NANO
     cost_nano = round(answer["usage"].get("cost", 0) * 1e9)
     if not due_nano or cost_nano != due_nano:
@@ -96,7 +96,7 @@ def check_decided(answer: dict[str, Any]) -> None:
         raise LoadFailed(f"these are no decisions: {answer}")
 
 
-def _said(answer: dict[str, Any]) -> tuple[str, int, int]:
+def _read_answer(answer: dict[str, Any]) -> tuple[str, int, int]:
     """Its text, and its tokens: prompt and completion."""
     text, usage = answer["choices"][0]["message"]["content"], answer["usage"]
     return text, usage["prompt_tokens"], usage["completion_tokens"]

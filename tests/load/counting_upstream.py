@@ -65,7 +65,7 @@ def _answer(client: socket, errand: Errand, *, streams: bool) -> bool:
         if errand.fault:
             return False
         last = _part({"delta": {}, "finish_reason": "stop"}, **_CHUNK, usage=_usage(errand))
-        client.sendall(_event(last) + _framed(b"data: [DONE]\n\n") + b"0\r\n\r\n")
+        client.sendall(_event(last) + _frame(b"data: [DONE]\n\n") + b"0\r\n\r\n")
     elif errand.fault == "cut":
         return False
     else:
@@ -84,7 +84,7 @@ def _send_paced(client: socket, errand: Errand) -> None:
         choice = {"delta": {"content": f"{number} "}, "finish_reason": None}
         client.sendall(_event(_part(choice, **_CHUNK)))
     if errand.fault == "garbage":
-        client.sendall(_framed(b"data: {not json\n\n"))
+        client.sendall(_frame(b"data: {not json\n\n"))
 
 
 def _part(choice: dict[str, Any], **more: Any) -> dict[str, Any]:
@@ -103,10 +103,10 @@ def _whole(status: int, body: dict[str, Any]) -> bytes:
 
 
 def _event(chunk: dict[str, Any]) -> bytes:
-    return _framed(b"data: " + json.dumps(chunk).encode() + b"\n\n")
+    return _frame(b"data: " + json.dumps(chunk).encode() + b"\n\n")
 
 
-def _framed(data: bytes) -> bytes:
+def _frame(data: bytes) -> bytes:
     return b"%x\r\n%s\r\n" % (len(data), data)
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from routing.simulator.answer import WORDS
-from tests.load.targets import LoadFailed, Target, posted
+from tests.load.targets import LoadFailed, Target, post_target
 from tests.support.speakers import SPEAKERS, read_stream
 
 # By wire kind: the path below an upstream's base URL, and the caller format that speaks it.
@@ -66,7 +66,7 @@ def check_governed_stream(caller: str, target: Target, words: int) -> None:
     """The gateway's stream keeps its format's rules, says every word and is priced. Raises
     `LoadFailed`."""
     try:
-        said = SPEAKERS[caller].heard_stream(read_stream(posted(target)))
+        said = SPEAKERS[caller].heard_stream(read_stream(post_target(target)))
     except (AssertionError, KeyError, ValueError) as error:
         raise LoadFailed(f"{target.url} streamed no answer: {error!r}") from error
     meant = " ".join(WORDS[number % len(WORDS)] for number in range(words))

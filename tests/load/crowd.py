@@ -154,7 +154,7 @@ class Callers:
         errand = Errand(1, 0.0, self._plan.upstream_s, fault)
         request = self._request(stream=False, errand=errand)
         try:
-            status = self._answered(request)
+            status = self._send_until_answered(request)
         except OSError as error:
             if not fault:
                 self.crowd.lost.append(f"{error!r}")
@@ -166,7 +166,7 @@ class Callers:
     def _new(self) -> Any:
         return create_connection(self._address, timeout=_ANSWER_S)
 
-    def _kept(self) -> Any:
+    def _take_idle(self) -> Any:
         """The connection used last, as pools do; one that has ended meanwhile is left out."""
         while self._idle:
             connection = self._idle.pop()
@@ -175,18 +175,18 @@ class Callers:
             connection.close()
         return None
 
-    def _answered(self, request: bytes) -> int:
+    def _send_until_answered(self, request: bytes) -> int:
         """What HTTP clients do: an ended connection that gave no byte is tried again on a new."""
-        if kept := self._kept():
+        if kept := self._take_idle():
             try:
-                return self._exchanged(kept, request)
+                return self._exchange(kept, request)
             except ConnectionError as error:
                 if error.args[0] == "the answer broke off":
                     raise
                 self.crowd.stale += 1
-        return self._exchanged(self._new(), request)
+        return self._exchange(self._new(), request)
 
-    def _exchanged(self, connection: Any, request: bytes) -> int:
+    def _exchange(self, connection: Any, request: bytes) -> int:
         keep = False
         try:
             connection.sendall(request)

@@ -176,7 +176,7 @@ def figures(lines: Lines, required: Sequence[Required] = REQUIRED) -> list[Figur
     ]
 
 
-def aligned(rows: Sequence[Sequence[str]]) -> str:
+def align_rows(rows: Sequence[Sequence[str]]) -> str:
     """Rows of equally many cells as text, each column as wide as its widest cell."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     told = ("  ".join(map(str.ljust, row, widths)).rstrip() for row in rows)
@@ -185,7 +185,7 @@ def aligned(rows: Sequence[Sequence[str]]) -> str:
 
 def table(lines: Sequence[Figure]) -> str:
     """Each figure with the required value beside it."""
-    return aligned([("Figure", "Measured", "Required", "Met", ""), *map(_row, lines)])
+    return align_rows([("Figure", "Measured", "Required", "Met", ""), *map(_row, lines)])
 
 
 def _row(figure: Figure) -> tuple[str, ...]:

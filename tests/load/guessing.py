@@ -12,7 +12,7 @@ from typing import Final
 from urllib.parse import urlencode
 
 from tests.load.flooding import Paced, read_paced, start_paced
-from tests.load.targets import LoadFailed, Target, posted
+from tests.load.targets import LoadFailed, Target, post_target
 
 # At each of the ways in.
 GUESSES_PER_S: Final = 67
@@ -43,7 +43,7 @@ def measure_guesses(
     found, aims = [], build_guesses(root_url)
     # The first page of a process loads what pages need; guesses do not pay for that.
     for _ in range(_FIRST_PAGES):
-        posted(aims["password"])
+        post_target(aims["password"])
     for _ in turns:
         quiet = pace(seconds)
         guessing = {name: start_paced(each, GUESSES_PER_S, seconds) for name, each in aims.items()}

@@ -36,7 +36,7 @@ from tests.load.samples import (
 from tests.load.selecting import Choosing
 from tests.load.stand import DATABASE, WEB_WORKERS, Stand
 from tests.load.streams import ENDS, Ends, first_content_ms, measured_streams
-from tests.load.targets import LoadFailed, Target, asked
+from tests.load.targets import LoadFailed, Target, fetch_answer
 from tests.load.tokens import Presented, measure_tokens
 from tests.load.toolless import Toolless
 from tests.load.translating import Translating
@@ -75,9 +75,9 @@ class Measures:
 
     def warm_up(self) -> None:
         """Both servers, so that no measured interval pays for a first time; and their answers."""
-        direct = asked(self._direct)
-        asks.check_passed_on(asked(self._ceiling), direct)
-        asks.check_governed(self._asked(self._governed), direct)
+        direct = fetch_answer(self._direct)
+        asks.check_passed_on(fetch_answer(self._ceiling), direct)
+        asks.check_governed(self._ask(self._governed), direct)
         self._load_ceiling(BUSY_CONNECTIONS, self.plan.warm_up_s)
         self._load(self._governed, BUSY_CONNECTIONS, self.plan.warm_up_s)
 
@@ -110,7 +110,7 @@ class Measures:
         """64 connections: with all rules on, without any, and again."""
         pairs = []
         with ruled_gateway(self.stand, asks.whole_body()) as (ruled, web):
-            asks.check_governed(self._asked(ruled), asked(self._direct))
+            asks.check_governed(self._ask(ruled), fetch_answer(self._direct))
             self._load(ruled, BUSY_CONNECTIONS, self.plan.warm_up_s, web)
             for _ in self._turns("rules, pair", self.plan.busy_pairs):
                 held = self._load(ruled, BUSY_CONNECTIONS, self.plan.busy_s, web)
@@ -141,15 +141,15 @@ class Measures:
         """By number of connections. What commits without requests is measured first."""
         self.say("commits per request")
 
-        def settled() -> tuple[int, float]:
+        def read_settled() -> tuple[int, float]:
             return settled_commits(self.stand.postgres, DATABASE), time.monotonic()
 
-        (began, idle_from), (before, started) = settled(), settled()
+        (began, idle_from), (before, started) = read_settled(), read_settled()
         idle_per_s = (before - began) / (started - idle_from)
         found = {}
         for connections in (1, BUSY_CONNECTIONS):
             load = self._load(self._governed, connections, self.plan.commits_s)
-            now, ended = settled()
+            now, ended = read_settled()
             found[connections] = Commits(load.units, now - before, ended - started, idle_per_s)
             before, started = now, ended
         return found
@@ -174,8 +174,8 @@ class Measures:
         url = f"{self.stand.gateway.root_url}/api/alpha/decisions"
         decisions = Target(url, self.stand.key, asks.decisions_body())
         question = self._chat_target(asks.question_body())
-        asks.check_decided(self._asked(decisions))
-        self._asked(question)
+        asks.check_decided(self._ask(decisions))
+        self._ask(question)
         waited, pairs, seconds = [], [], self.plan.single_s
         for _ in self._turns("decisions, round", self.plan.single_pairs):
             waited.append(self._run(decisions, seconds))
@@ -190,8 +190,8 @@ class Measures:
         model, and what tools do to a call that names none, in turn."""
         self.stand.simulator.script("tools", asks.TOOL_CALL, repeat=True)
         loop, single = self._chat_target(asks.loop_body()), self._chat_target(asks.call_body())
-        asks.check_loop(self._asked(loop))
-        self._asked(single)
+        asks.check_loop(self._ask(loop))
+        self._ask(single)
         pairs, toolless = [], []
         for _ in self._turns("server tools, pair", self.plan.busy_pairs):
             pairs.append(Pair(self._busy(loop), self._busy(single)))
@@ -260,9 +260,9 @@ class Measures:
             self.say(f"{what} {number + 1} of {count}")
             yield
 
-    def _asked(self, target: Target) -> dict[str, Any]:
+    def _ask(self, target: Target) -> dict[str, Any]:
         self.answered += 1
-        return asked(target)
+        return fetch_answer(target)
 
     def _apart(self, module: str, seconds: float) -> dict[str, Any]:
         return measured_apart(self.stand.gateway.env, module, seconds)
@@ -333,7 +333,7 @@ class Measures:
         for wire, pair in BY_WIRE.items():
             self._read_wire(wire, words)
             for each in pair:
-                target = self._crossed(each, "paced", words)
+                target = self._crossing_target(each, "paced", words)
                 crossings.check_governed_stream(each.caller, target, words)
                 self.answered += 1
                 self._read_crossing(each, words)
@@ -350,7 +350,7 @@ class Measures:
         return pairs
 
     def _read_crossing(self, crossing: Crossing, words: int) -> Interval:
-        target = self._crossed(crossing, "paced", words)
+        target = self._crossing_target(crossing, "paced", words)
         return self._read(target, words, ends=ENDS[crossing.caller])
 
     def _read_wire(self, wire: str, words: int) -> Interval:
@@ -366,7 +366,7 @@ class Measures:
         plain_ms = self._first_ms(self._governed, _PLAIN, counted=True)
         plain_direct_ms = self._first_ms(self._direct, _PLAIN)
         for each in BY_WIRE[wire]:
-            target = self._crossed(each, "lively", _SHORT_WORDS)
+            target = self._crossing_target(each, "lively", _SHORT_WORDS)
             governed_ms[each.name] = self._first_ms(target, CONTENT[each.caller], counted=True)
         direct_ms = self._first_ms(direct, CONTENT[FORMATS[wire]])
         return FirstTokens(plain_ms, plain_direct_ms, governed_ms, direct_ms)
@@ -379,7 +379,7 @@ class Measures:
         self.answered += len(found_ms) if counted else 0
         return median(found_ms)
 
-    def _crossed(self, crossing: Crossing, persona: str, words: int) -> Target:
+    def _crossing_target(self, crossing: Crossing, persona: str, words: int) -> Target:
         """A stream from the gateway, whose model is served by an endpoint of the wire."""
         url = self.stand.gateway.root_url + SPEAKERS[crossing.caller].path
         body = crossings.stream_request(crossing.caller, f"bench/{persona}-{crossing.wire}", words)

@@ -161,7 +161,7 @@ def _measure_traced(seconds: float) -> float:
     return one_us
 
 
-def measured(seconds: float) -> Observing:
+def measure_observing(seconds: float) -> Observing:
     from routing.monitoring.requests import RequestMetrics
 
     reports, part_s = build_reports(traced=False), seconds / 3
@@ -177,4 +177,4 @@ def measured(seconds: float) -> Observing:
 
 
 if __name__ == "__main__":
-    print_measured(measured)
+    print_measured(measure_observing)

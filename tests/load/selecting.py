@@ -128,7 +128,7 @@ def chooser(snapshot: "Snapshot", reference: str) -> Callable[[], dict[str, Any]
     return choose
 
 
-def measured(seconds: float) -> Choosing:
+def measure_choosing(seconds: float) -> Choosing:
     from routing.catalogue.assembly import assemble
 
     small = assemble(rows_of(0, 0))
@@ -143,4 +143,4 @@ def measured(seconds: float) -> Choosing:
 
 
 if __name__ == "__main__":
-    print_measured(measured)
+    print_measured(measure_choosing)

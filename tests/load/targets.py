@@ -32,7 +32,7 @@ class Target:
         return parts.hostname or "", parts.port or 80
 
 
-def posted(target: Target) -> requests.Response:
+def post_target(target: Target) -> requests.Response:
     """What one POST is answered with, read to its end. Raises `LoadFailed` without an answer."""
     headers = {"Authorization": f"Bearer {target.key}", "Content-Type": "application/json"}
     headers |= target.headers
@@ -42,9 +42,9 @@ def posted(target: Target) -> requests.Response:
         raise LoadFailed(f"no answer from {target.url}: {error}") from error
 
 
-def asked(target: Target) -> dict[str, Any]:
+def fetch_answer(target: Target) -> dict[str, Any]:
     """The JSON that one POST is answered with. Raises `LoadFailed` for anything else."""
-    response = posted(target)
+    response = post_target(target)
     if response.status_code != 200:
         told = response.content[:500]
         raise LoadFailed(f"{target.url} answered {response.status_code}: {told!r}")

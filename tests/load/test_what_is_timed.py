@@ -86,13 +86,13 @@ def test_a_translation_loses_no_text(caller: str, wire: str) -> None:
 
 
 def test_every_translation_its_parsing_and_the_steps_of_tools_are_timed() -> None:
-    found = translating.measured(0.01)
+    found = translating.measure_translating(0.01)
 
     for caller, wire in TRANSLATIONS:
         assert found.parsing_us[caller] > 0
         assert found.translating_us(caller, wire) > -found.parsing_us[caller]
-    assert 0 < toolless.measured(0.02).steps_us < 1000
-    observed = observing.measured(0.3)
+    assert 0 < toolless.measure_toolless(0.02).steps_us < 1000
+    observed = observing.measure_observing(0.3)
     assert 0 < observed.untraced_us < observed.metrics_us < observed.traced_us
 
 

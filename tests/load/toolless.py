@@ -55,11 +55,11 @@ def walk() -> Callable[[], None]:
     return steps
 
 
-def measured(seconds: float) -> Toolless:
+def measure_toolless(seconds: float) -> Toolless:
     steps = walk()
     timed_us(steps, seconds=seconds / 10)
     return Toolless(timed_us(steps, seconds=seconds))
 
 
 if __name__ == "__main__":
-    print_measured(measured)
+    print_measured(measure_toolless)

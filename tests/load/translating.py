@@ -167,7 +167,7 @@ def parsers() -> dict[str, Callable[[bytes], object]]:
     return {"chat": chat, "messages": messages, "responses": responses}
 
 
-def measured(seconds: float) -> Translating:
+def measure_translating(seconds: float) -> Translating:
     """Everything in turn."""
     bodies = {caller: conversation(caller) for caller in SPEAKERS}
     works: dict[str, Callable[[], object]] = {
@@ -176,15 +176,15 @@ def measured(seconds: float) -> Translating:
     for caller, wire in TRANSLATIONS:
         works[f"{caller}-{wire}"] = partial(translator_of(caller, wire), bodies[caller])
 
-    def timed(share: float) -> dict[str, float]:
+    def time_works(share: float) -> dict[str, float]:
         one_s = share * seconds / len(works)
         return {name: timed_us(work, seconds=one_s, batch=_BATCH) for name, work in works.items()}
 
-    timed(0.1)
+    time_works(0.1)
     # As a web worker does once it has loaded (`gateway.server.worker`).
     gc.collect()
     gc.freeze()
-    found_us = timed(1)
+    found_us = time_works(1)
     return Translating(
         {caller: len(body) for caller, body in bodies.items()},
         {name: us for name, us in found_us.items() if name in bodies},
@@ -193,4 +193,4 @@ def measured(seconds: float) -> Translating:
 
 
 if __name__ == "__main__":
-    print_measured(measured)
+    print_measured(measure_translating)

@@ -95,12 +95,12 @@ def _sites(tree: ast.Module) -> Iterator[tuple[ast.AST, str, int]]:
     for statement in tree.body:
         if isinstance(statement, ast.Assign | ast.AnnAssign):
             if statement.value is not None:
-                yield from _within(statement.value, "", 0)
+                yield from _walk_code(statement.value, "", 0)
         else:
-            yield from _within(statement, "", 0)
+            yield from _walk_code(statement, "", 0)
 
 
-def _within(node: ast.AST, function: str, first_line: int) -> Iterator[tuple[ast.AST, str, int]]:
+def _walk_code(node: ast.AST, function: str, first_line: int) -> Iterator[tuple[ast.AST, str, int]]:
     if isinstance(node, ast.keyword) and node.arg == "strict":
         return  # An assertion, as those that are left out.
     if isinstance(node, _LEFT_OUT) or ast.unparse(node).startswith(("log.", "TYPE_CHECKING")):
@@ -108,19 +108,19 @@ def _within(node: ast.AST, function: str, first_line: int) -> Iterator[tuple[ast
     if isinstance(node, ast.ClassDef):
         for each in node.body:
             if isinstance(each, ast.FunctionDef | ast.ClassDef):
-                yield from _within(each, f"{function}{node.name}.", 0)
+                yield from _walk_code(each, f"{function}{node.name}.", 0)
     elif isinstance(node, ast.FunctionDef):
         outer = f"{function}.<locals>." if first_line else function
         first = min([node.lineno, *(each.lineno for each in node.decorator_list)])
         for each in node.body:
-            yield from _within(each, outer + node.name, first)
+            yield from _walk_code(each, outer + node.name, first)
     elif isinstance(node, ast.AnnAssign):
         if node.value is not None:
-            yield from _within(node.value, function, first_line)
+            yield from _walk_code(node.value, function, first_line)
     else:
         yield node, function, first_line
         for child in ast.iter_child_nodes(node):
-            yield from _within(child, function, first_line)
+            yield from _walk_code(child, function, first_line)
 
 
 def _variants(node: ast.AST) -> Iterator[ast.AST]:

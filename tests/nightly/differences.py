@@ -55,7 +55,7 @@ _ERRORS = frozenset(
 _FAILING = "groq-test-tool-use-failed-error-streaming"
 
 
-def _at(way: str, *fields: str) -> Callable[[Difference], bool]:
+def _is_at(way: str, *fields: str) -> Callable[[Difference], bool]:
     return lambda d: d.way == way and d.field in fields
 
 
@@ -100,7 +100,7 @@ def _is_custom_input(d: Difference) -> bool:
 REASONS: tuple[Reason, ...] = (
     Reason(
         "Who served it and what it cost are the gateway's own words.",
-        lambda d: _is_cost(d) or _at(CHAT, "/provider")(d),
+        lambda d: _is_cost(d) or _is_at(CHAT, "/provider")(d),
     ),
     Reason("A response repeats what this caller asked for.", _is_echo),
     Reason(
@@ -110,7 +110,7 @@ REASONS: tuple[Reason, ...] = (
     ),
     Reason(
         "Reasoning that a provider leaves out of its completion is counted in.",
-        lambda d: _at(CHAT, "/usage/completion_tokens")(d) and d.got > d.recorded,
+        lambda d: _is_at(CHAT, "/usage/completion_tokens")(d) and d.got > d.recorded,
     ),
     Reason(
         "The counts of a messages answer are those that were charged, compacting included.",
@@ -143,7 +143,7 @@ REASONS: tuple[Reason, ...] = (
     ),
     Reason(
         "Other words for the base tier are `default`.",
-        lambda d: _at(CHAT, "/service_tier")(d) and d.got == "default",
+        lambda d: _is_at(CHAT, "/service_tier")(d) and d.got == "default",
     ),
     Reason(
         "A provider's own word for another tier is kept, though a client may not know it.",
@@ -155,17 +155,17 @@ REASONS: tuple[Reason, ...] = (
         lambda d: (
             d.stream
             and (
-                _at(CHAT, "/choices/0/text", "/choices/0/delta/token_id")(d)
-                or (_at(CHAT, "/x_groq")(d) and _FAILING in d.recording)
+                _is_at(CHAT, "/choices/0/text", "/choices/0/delta/token_id")(d)
+                or (_is_at(CHAT, "/x_groq")(d) and _FAILING in d.recording)
             )
         ),
     ),
-    Reason("A second choice is nobody's.", _at(CHAT, "/choices/1", "/choices/2")),
-    Reason("Padding that hides how long chunks are is left out.", _at(CHAT, "/obfuscation")),
+    Reason("A second choice is nobody's.", _is_at(CHAT, "/choices/1", "/choices/2")),
+    Reason("Padding that hides how long chunks are is left out.", _is_at(CHAT, "/obfuscation")),
     Reason("A failure is told as the gateway tells failures.", _is_of_a_failure),
     Reason(
         "Blocks that came with `message_start` have events of their own.",
-        lambda d: _at(MESSAGES, "message_start/message/content/#")(d) and not d.got,
+        lambda d: _is_at(MESSAGES, "message_start/message/content/#")(d) and not d.got,
     ),
     Reason(
         "A response that has not ended is no answer.",

@@ -22,7 +22,7 @@ def losses(kind: str, stream: bool, recorded: str, got: str) -> Iterator[tuple[s
         return
     ours, theirs = stream_events(got), stream_events(recorded)
     if kind == "openai":
-        yield from _missing(_grown(theirs), _grown(ours), "")
+        yield from _missing(_merge_chunks(theirs), _merge_chunks(ours), "")
     else:
         yield from _missing_events(theirs, ours)
 
@@ -66,7 +66,7 @@ def _is_own(path: str, key: str) -> bool:
     return key in OWN and (path in ANSWERS or path.endswith("/response"))
 
 
-def _grown(chunks: list[dict[str, Any]]) -> dict[str, Any]:
+def _merge_chunks(chunks: list[dict[str, Any]]) -> dict[str, Any]:
     """A stream of chat chunks as one, as clients add them up."""
     whole: dict[str, Any] = {}
     for chunk in chunks:

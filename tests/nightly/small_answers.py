@@ -96,7 +96,9 @@ def _message(*content: Json, stop: str | None = "end_turn") -> Json:
     return {**head, "content": list(content), **end}
 
 
-def _told(*events: Json, stop: str = "end_turn", begun: tuple[Json, ...] = ()) -> list[Json]:
+def _message_stream(
+    *events: Json, stop: str = "end_turn", begun: tuple[Json, ...] = ()
+) -> list[Json]:
     start = {**_message(*begun, stop=None), "usage": {"input_tokens": 9, "output_tokens": 1}}
     end = {"delta": {"stop_reason": stop, "stop_sequence": None}, "usage": {"output_tokens": 4}}
     return [
@@ -118,7 +120,7 @@ def _block(index: int, empty: Json, *deltas: Json) -> list[Json]:
 MESSAGES: dict[str, Any] = {
     "text with null for citations": _message({"type": "text", "text": "Four.", "citations": None}),
     "thinking and a call": _message(_THINKING, _USE, stop="tool_use"),
-    "text in deltas": _told(
+    "text in deltas": _message_stream(
         *_block(
             0,
             {"type": "text", "text": ""},
@@ -126,7 +128,7 @@ MESSAGES: dict[str, Any] = {
             {"type": "text_delta", "text": "ur."},
         )
     ),
-    "thinking and a call in deltas": _told(
+    "thinking and a call in deltas": _message_stream(
         *_block(
             0,
             {"type": "thinking", "thinking": "", "signature": ""},
@@ -141,7 +143,7 @@ MESSAGES: dict[str, Any] = {
         ),
         stop="tool_use",
     ),
-    "blocks that come with the start": _told(stop="tool_use", begun=(_USE,)),
+    "blocks that come with the start": _message_stream(stop="tool_use", begun=(_USE,)),
 }
 
 
@@ -173,7 +175,7 @@ def _response(*output: Json, status: str = "completed", **fields: Any) -> Json:
     }
 
 
-def _streamed(item: Json, *events: Json) -> list[Json]:
+def _item_stream(item: Json, *events: Json) -> list[Json]:
     begun = {**_response(status="in_progress"), "usage": None}
     nothing: Json = {"content": []} if "content" in item else {"arguments": ""}
     empty = {**item, "status": "in_progress", **nothing}
@@ -201,7 +203,7 @@ RESPONSES: dict[str, Any] = {
         status="incomplete",
         incomplete_details={"reason": "max_output_tokens"},
     ),
-    "a text in events": _streamed(
+    "a text in events": _item_stream(
         _item(_TEXT),
         {"type": "response.content_part.added", "content_index": 0, "part": {**_TEXT, "text": ""}},
         {"type": "response.output_text.delta", **_OF_TEXT, "delta": "Fo"},
@@ -209,7 +211,7 @@ RESPONSES: dict[str, Any] = {
         {"type": "response.output_text.done", **_OF_TEXT, "text": "Four."},
         {"type": "response.content_part.done", "content_index": 0, "part": _TEXT},
     ),
-    "a call in events": _streamed(
+    "a call in events": _item_stream(
         {**_CALLED, **WEATHER},
         {"type": "response.function_call_arguments.delta", "delta": WEATHER["arguments"]},
         {"type": "response.function_call_arguments.done", **WEATHER},

@@ -27,7 +27,7 @@ def add(**fields: Any) -> Generation:
     return generation(created_at=datetime.now(UTC), **owner, **fields)
 
 
-def shown(client: Client, row: Generation) -> str:
+def read_page(client: Client, row: Generation) -> str:
     text: str = client.get(page(Generation, "change", row.pk)).text
     return text
 
@@ -67,7 +67,7 @@ TRACE = {
 def test_a_generation_shows_every_attempt_and_why_it_went_where_it_went(
     admin_client: Client,
 ) -> None:
-    text = shown(admin_client, add(id="gen-traced", trace=json.dumps(TRACE)))
+    text = read_page(admin_client, add(id="gen-traced", trace=json.dumps(TRACE)))
     first, second = text.index("<td>First</td>"), text.index("<td>Second</td>")
     assert first < text.index("<td>provider_overloaded</td>") < second
     for cells in (
@@ -96,8 +96,8 @@ def test_a_trace_that_cannot_be_read_is_a_dash(trace: str) -> None:
 def test_a_charge_stands_beside_its_hold(admin_client: Client) -> None:
     within = add(id="gen-within", charge_nano=1_000, hold_nano=3_000)
     over = add(id="gen-over", charge_nano=3_000, hold_nano=1_000, overrun=True)
-    assert "0.000002 USD of the hold given back" in shown(admin_client, within)
-    assert "0.000002 USD more than was held" in shown(admin_client, over)
+    assert "0.000002 USD of the hold given back" in read_page(admin_client, within)
+    assert "0.000002 USD more than was held" in read_page(admin_client, over)
 
 
 def test_generations_are_found_by_id_session_and_outcome(admin_client: Client) -> None:
@@ -117,7 +117,7 @@ def test_generations_are_found_by_id_session_and_outcome(admin_client: Client) -
 
 
 @pytest.fixture
-def charged(db: None) -> Generation:
+def charged_generation(db: None) -> Generation:
     """A generation that cost ten nano-dollars, in all the books."""
     account = open_account(name="acme")
     workspace, now = account.workspaces.get(), datetime.now(UTC)
@@ -143,7 +143,9 @@ def used_nano() -> int:
     return Account.objects.get().total_usage_nano
 
 
-def test_a_charge_is_given_back_with_a_reason(admin_client: Client, charged: Generation) -> None:
+def test_a_charge_is_given_back_with_a_reason(
+    admin_client: Client, charged_generation: Generation
+) -> None:
     assert "Gave 0.000000004 USD of gen-1 back." in send(admin_client).text
     entry = LedgerEntry.objects.get(kind="usage_reversal")
     assert (entry.amount_nano, entry.note) == (-4, "it was wrong (by admin)")
@@ -155,7 +157,7 @@ def test_a_charge_is_given_back_with_a_reason(admin_client: Client, charged: Gen
 
 
 def test_it_counts_once_and_never_more_than_was_charged(
-    admin_client: Client, charged: Generation
+    admin_client: Client, charged_generation: Generation
 ) -> None:
     ref = str(uuid.uuid4())
     send(admin_client, ref=ref)
@@ -166,11 +168,13 @@ def test_it_counts_once_and_never_more_than_was_charged(
     assert AuditRecord.objects.filter(object_type="ledger_entry").count() == 1
 
 
-def test_it_takes_a_reason_and_the_right_to(admin_client: Client, charged: Generation) -> None:
+def test_it_takes_a_reason_and_the_right_to(
+    admin_client: Client, charged_generation: Generation
+) -> None:
     viewer = Client()
     viewer.force_login(operator("viewer", permissions="view_"))
     send(admin_client, reason="")
     assert send(viewer).status_code == 403
     assert used_nano() == 10
-    assert "Give back its charge" in shown(admin_client, charged)
+    assert "Give back its charge" in read_page(admin_client, charged_generation)
     assert admin_client.get(page(Generation, "reverse", "gen-1")).status_code == 200

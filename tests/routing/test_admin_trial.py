@@ -34,7 +34,7 @@ def send(client: Client, row: Endpoint) -> trial.EndpointTrial:
     return found
 
 
-def failed(client: Client, row: Endpoint) -> str:
+def failure_text(client: Client, row: Endpoint) -> str:
     told = send(client, row)
     assert not told.ok
     return told.said
@@ -74,8 +74,8 @@ def test_a_refusal_is_told_in_the_upstreams_own_words(
     told = send(admin_client, row)
     assert told.status == 401
     assert "No such key: [credential] <b>!</b>" in told.said
-    assert "Sign in" in failed(admin_client, row)
-    assert "Slow down, please" in failed(admin_client, row)
+    assert "Sign in" in failure_text(admin_client, row)
+    assert "Slow down, please" in failure_text(admin_client, row)
     # Which are no markup.
     shown = admin_client.post(page(Endpoint, "trial", row.pk)).text
     assert "&lt;script&gt;alert(1)&lt;/script&gt;" in shown
@@ -88,11 +88,11 @@ def test_an_upstream_that_is_not_there_or_never_answers_is_given_up(
     assert trial.TOTAL_S == 15
     monkeypatch.setattr(trial, "TOTAL_S", 0.2)
     Endpoint.objects.update(upstream_model="sim/hang")
-    assert failed(admin_client, row).startswith("No answer: ")
+    assert failure_text(admin_client, row).startswith("No answer: ")
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
     Provider.objects.update(base_url=f"http://127.0.0.1:{port}/v1")
-    assert failed(admin_client, row).startswith("No answer: ")
+    assert failure_text(admin_client, row).startswith("No answer: ")
 
 
 @pytest.mark.parametrize(
@@ -107,7 +107,7 @@ def test_what_cannot_be_tried_says_why(
     admin_client: Client, row: Endpoint, change: dict[str, Any], words: str
 ) -> None:
     Provider.objects.update(**change)
-    assert words in failed(admin_client, row)
+    assert words in failure_text(admin_client, row)
 
 
 def test_a_provider_asks_each_of_its_endpoints_up_to_a_bound(

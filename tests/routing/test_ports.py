@@ -4,7 +4,7 @@ import pytest
 
 from routing.catalogue.snapshot import catalogue
 from routing.ports import is_router_alias
-from tests.routing.selection.snapshots import priced, snapshot
+from tests.routing.selection.snapshots import priced_model, snapshot
 
 
 @pytest.mark.parametrize(
@@ -25,7 +25,8 @@ def test_another_name_of_a_router_gives_way_to_a_model(
     monkeypatch: pytest.MonkeyPatch, rest: str, stands: bool
 ) -> None:
     known = snapshot(
-        [priced("openrouter/free"), priced("acme/small")], **{"openrouter__auto-beta": "acme/small"}
+        [priced_model("openrouter/free"), priced_model("acme/small")],
+        **{"openrouter__auto-beta": "acme/small"},
     )
     monkeypatch.setattr(catalogue, "current", lambda: known)
     assert is_router_alias(f"openrouter/{rest}", f"router/{rest}") is stands

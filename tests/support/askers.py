@@ -14,7 +14,7 @@ from accounts.scopes import SCOPES
 from accounts.services.keys import create_key
 from accounts.services.organization import admit_member
 from tests.support.access_table import OF_ANY_KEY, QUESTIONS, Row, find_need
-from tests.support.tenants import Tenant, expected
+from tests.support.tenants import Tenant, expected_status
 
 BACKEND: Final = "django.contrib.auth.backends.ModelBackend"
 # A person's role in the account and, if any, in its default workspace.
@@ -114,12 +114,12 @@ def expect(caller: Caller, method: str, row: Row, *, foreign: bool = False) -> i
         # A session is nothing to the API.
         return row.nobody
     if not caller.manages:
-        return expected(row, _kind_of(caller, method, row), foreign=foreign)
+        return expected_status(row, _kind_of(caller, method, row), foreign=foreign)
     if row.scoped and "interns" in (caller.scopes or ()):
-        return expected(row, "admin", foreign=foreign)
+        return expected_status(row, "admin", foreign=foreign)
     if row.management not in (401, row.nobody) and not is_open(caller, method, row, foreign):
         return 403
-    return expected(row, "management", foreign=foreign)
+    return expected_status(row, "management", foreign=foreign)
 
 
 def _kind_of(caller: Caller, method: str, row: Row) -> str:

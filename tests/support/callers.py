@@ -64,7 +64,7 @@ def ask(port: int, key: str, *, tag: str, **body: Any) -> Heard:
         try:
             heard.status, headers = wire.head()
             heard.generation_id = headers.get("x-generation-id")
-            heard.body = _parsed(wire.body(headers), headers["content-type"])
+            heard.body = _parse_answer(wire.body(headers), headers["content-type"])
         finally:
             wire.close()
     except (OSError, EOFError) as error:
@@ -72,7 +72,7 @@ def ask(port: int, key: str, *, tag: str, **body: Any) -> Heard:
     return heard
 
 
-def _parsed(body: bytes, content_type: str) -> Any:
+def _parse_answer(body: bytes, content_type: str) -> Any:
     if content_type == "application/json":
         return json.loads(body, parse_float=Decimal)
     last = body.removesuffix(DONE).rstrip().rsplit(b"\n\n", 1)[-1].removeprefix(b"data: ")
@@ -82,7 +82,7 @@ def _parsed(body: bytes, content_type: str) -> Any:
     return chunk
 
 
-def seeded() -> random.Random:
+def seeded_random() -> random.Random:
     """A random source whose seed is shown with a failure; GATEWAY_TEST_SEED repeats a run."""
     seed = int(os.environ.get("GATEWAY_TEST_SEED", random.randrange(2**32)))
     sys.stdout.write(f"seed {seed}\n")

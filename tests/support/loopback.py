@@ -26,8 +26,8 @@ def only_loopback() -> None:
 
 
 def _guard(method: Callable[..., Any]) -> Callable[..., Any]:
-    def guarded(self: socket.socket, address: Any) -> Any:
+    def check_and_connect(self: socket.socket, address: Any) -> Any:
         _check(address)
         return method(self, address)
 
-    return guarded
+    return check_and_connect

@@ -9,8 +9,8 @@ from pypdf import PdfWriter
 
 def pdf(*pages: str, password: str = "") -> bytes:
     """A PDF with these pages, each one line of ASCII; locked where there is a password."""
-    made = _assembled([_page(text) for text in pages])
-    return _locked(made, password) if password else made
+    made = _assemble([_page(text) for text in pages])
+    return _encrypt(made, password) if password else made
 
 
 def data_url(content: bytes, kind: str = "application/pdf") -> str:
@@ -22,7 +22,7 @@ def _page(text: str) -> bytes:
     return f"BT /F1 12 Tf 72 720 Td ({shown}) Tj ET".encode("ascii") if text else b""
 
 
-def _assembled(contents: Sequence[bytes]) -> bytes:
+def _assemble(contents: Sequence[bytes]) -> bytes:
     first = 4
     kids = " ".join(f"{first + 2 * number} 0 R" for number in range(len(contents)))
     objects = [
@@ -51,7 +51,7 @@ def _assembled(contents: Sequence[bytes]) -> bytes:
     return bytes(out + f"startxref\n{start}\n%%EOF\n".encode())
 
 
-def _locked(content: bytes, password: str) -> bytes:
+def _encrypt(content: bytes, password: str) -> bytes:
     writer = PdfWriter(clone_from=io.BytesIO(content))
     writer.encrypt(password, algorithm="RC4-128")
     out = io.BytesIO()

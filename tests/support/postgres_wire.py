@@ -57,11 +57,11 @@ class Wire:
 
     def _next_question(self) -> bytes:
         if not self._starting:
-            return _taken(self._asked, 1)
+            return _take_message(self._asked, 1)
         if self._asked and self._asked[0]:
             self._known = False
             return b""
-        message = _taken(self._asked, 0)
+        message = _take_message(self._asked, 0)
         if message:
             if _LENGTH.unpack_from(message, 4)[0] in (_SSL_REQUEST, _GSS_REQUEST):
                 self._bare_answers += 1
@@ -77,7 +77,7 @@ class Wire:
             if answer != b"N":
                 self._known = False  # From here on it is encrypted.
             return answer
-        return _taken(self._answered, 1)
+        return _take_message(self._answered, 1)
 
     def _is_commit(self, message: bytes) -> bool:
         """Follow one message of the client's; True when it makes the server commit."""
@@ -113,7 +113,7 @@ class Wire:
         return (kind == b"Z" and self._alone) or (kind == b"C" and message[5:] == b"COMMIT\0")
 
 
-def _taken(buffer: bytearray, type_bytes: int) -> bytes:
+def _take_message(buffer: bytearray, type_bytes: int) -> bytes:
     """Remove one whole message from the front, nothing while it is not whole."""
     if len(buffer) < type_bytes + 4:
         return b""

@@ -40,7 +40,7 @@ class Visit:
         try:
             self.sock.sendall(data)
         except OSError as error:
-            self._left()
+            self._note_leave()
             raise CallerLeft from error
         self.bytes_sent += len(data)
 
@@ -59,7 +59,7 @@ class Visit:
         """Say nothing for so long. Raises CallerLeft as soon as the gateway closes its end."""
         ready, _, _ = select.select([self.sock], [], [], at_most_s)
         if ready and not self._more():
-            self._left()
+            self._note_leave()
             raise CallerLeft
 
     def wait_open(self, gate: threading.Event) -> None:
@@ -74,7 +74,7 @@ class Visit:
         try:
             self.sock.shutdown(SHUT_WR)
         except OSError as error:
-            self._left()
+            self._note_leave()
             raise CallerLeft from error
 
     def reset(self) -> None:
@@ -87,7 +87,7 @@ class Visit:
         except OSError:
             return b""
 
-    def _left(self) -> None:
+    def _note_leave(self) -> None:
         self.closed_at = time.monotonic()
         self.closed.set()
 

@@ -76,7 +76,7 @@ class _Handler(SiteHandler):
         elif query.startswith("status "):
             self._say(b"secret-detail", status=int(query.removeprefix("status ")))
         else:
-            self._say(json.dumps(_shaped(asked)).encode())
+            self._say(json.dumps(_results_body(asked)).encode())
 
     def _drip(self) -> None:
         self.send_response(200)
@@ -95,7 +95,7 @@ class _Handler(SiteHandler):
         self.answer(body, status=status, Content_Type="application/json")
 
 
-def _shaped(asked: Asked) -> dict[str, Any]:
+def _results_body(asked: Asked) -> dict[str, Any]:
     """By the paths and methods of the four; the key stands where each looks for it."""
     if asked.path == "/web/search":
         assert asked.headers["x-subscription-token"] == "canary-key"

@@ -137,8 +137,8 @@ class TcpProxy:
         """Pass one direction on; `asks` is the client's."""
         source, target = (link.client, link.server) if asks else (link.server, link.client)
         with suppress(OSError):
-            while data := self._received(source):
-                passed, cut = self._inspected(link, data, asks)
+            while data := self._receive(source):
+                passed, cut = self._inspect(link, data, asks)
                 target.sendall(passed)
                 if cut:
                     self._end(link)
@@ -147,14 +147,14 @@ class TcpProxy:
                     return
         self._end(link)
 
-    def _received(self, source: socket.socket) -> bytes:
+    def _receive(self, source: socket.socket) -> bytes:
         data = source.recv(_CHUNK_BYTES)
         if self.delay_s:
             self._closed.wait(self.delay_s)
         self._flowing.wait()
         return data
 
-    def _inspected(self, link: "_Link", data: bytes, asks: bool) -> tuple[bytes, bool]:
+    def _inspect(self, link: "_Link", data: bytes, asks: bool) -> tuple[bytes, bool]:
         """What to pass on of a chunk, and whether to cut the connection then."""
         commit_at = link.wire.asked(data) if asks else link.wire.answered(data)
         if commit_at is None:

@@ -240,20 +240,20 @@ def _intern(tenant: Tenant) -> Made:
 def _secret(tenant: Tenant) -> Made:
     """One in the workspace's vault."""
     vault, name = get_workspace_vault(tenant.workspace.pk), f"s{next(_numbers)}"
-    return name, _stored(vault.pk, name, tenant)
+    return name, _store_secret(vault.pk, name, tenant)
 
 
-def _vaulted(tenant: Tenant) -> Made:
+def _intern_with_secrets(tenant: Tenant) -> Made:
     """An intern with two secrets, `token` and `copy`, in its vault."""
     intern_id, rows = _intern(tenant)
     assert rows is not None
     vault = create_intern_vault(rows.get())
     for name in ("token", "copy"):
-        _stored(vault.pk, name, tenant)
+        _store_secret(vault.pk, name, tenant)
     return intern_id, VaultSecret.objects.filter(vault=vault)
 
 
-def _stored(vault_id: uuid.UUID, name: str, tenant: Tenant) -> QuerySet[Any]:
+def _store_secret(vault_id: uuid.UUID, name: str, tenant: Tenant) -> QuerySet[Any]:
     stored = SecretInput(name, "value", ["api.example.com"])
     made = put_secret(
         vaults=Vault.objects.filter(pk=vault_id),
@@ -289,7 +289,7 @@ THINGS: dict[str, Thing] = {
     "guardrail": Thing(_guardrail, _NO_ID),
     "intern": Thing(_intern, _NO_ID),
     "secret": Thing(_secret, "no_such_secret"),
-    "vaulted": Thing(_vaulted, _NO_ID),
+    "vaulted": Thing(_intern_with_secrets, _NO_ID),
     "name": Thing(_new_slug, ""),
     "new_slug": Thing(_new_slug, ""),
 }
@@ -317,10 +317,10 @@ def asked_of(row: Row, tenant: Tenant) -> Asked:
     none = {name: THINGS[name].nowhere or ids[name] for name in ids}
     kept = [rows for _, rows in made.values() if rows is not None]
     return Asked(
-        _filled(row.path, ids),
-        _filled(row.body, ids),
+        _fill(row.path, ids),
+        _fill(row.body, ids),
         kept,
-        (_filled(row.path, none), _filled(row.body, none)),
+        (_fill(row.path, none), _fill(row.body, none)),
     )
 
 
@@ -329,7 +329,7 @@ def names_objects(row: Row) -> bool:
     return any(THINGS[name].nowhere for name in NAMES.findall(row.path + row.body))
 
 
-def expected(row: Row, kind: str, *, foreign: bool = False) -> int:
+def expected_status(row: Row, kind: str, *, foreign: bool = False) -> int:
     """The status for a key of that kind ("" for none), of another tenant where `foreign`."""
     own = {"": row.nobody, "member": row.member, "admin": row.admin}.get(kind)
     usual = row.management if kind.endswith("management") else row.inference
@@ -357,5 +357,5 @@ def _routes(patterns: Any, prefix: str = "") -> Iterator[str]:
             yield route
 
 
-def _filled(text: str, values: Mapping[str, str]) -> str:
+def _fill(text: str, values: Mapping[str, str]) -> str:
     return NAMES.sub(lambda found: values[found[1]], text)

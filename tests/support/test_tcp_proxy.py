@@ -69,13 +69,13 @@ def test_it_refuses_cuts_delays_and_freezes(tmp_path: Path) -> None:
             proxy.freeze()
             asked = threading.Thread(target=client.set, args=("after", "1"))
             asked.start()
-            assert not _with(server).get("after")
+            assert not _connect(server).get("after")
             proxy.thaw()
             asked.join(WAIT_S)
-            assert _with(server).get("after") == b"1"
+            assert _connect(server).get("after") == b"1"
     finally:
         server.stop()
 
 
-def _with(server: ValkeyServer) -> redis.Redis:
+def _connect(server: ValkeyServer) -> redis.Redis:
     return redis.Redis.from_url(server.url)

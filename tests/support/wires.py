@@ -33,7 +33,7 @@ def begin_request(
     return wire
 
 
-def chunked(data: bytes) -> bytes:
+def chunk_body(data: bytes) -> bytes:
     pieces = [data[at : at + 65_536] for at in range(0, len(data), 65_536)]
     return b"".join(b"%x\r\n%s\r\n" % (len(piece), piece) for piece in pieces) + b"0\r\n\r\n"
 

@@ -171,12 +171,12 @@ class RescueRelay(Relay):
     def _read_payloads(self, data: bytes, out: list[bytes]) -> None:
         super()._read_payloads(data, out)
         if self.ended and (calls := self._recorder.message.get("tool_calls")):
-            told = self._clean_delta(
+            delta = self._clean_delta(
                 {"tool_calls": [{"index": place, **call} for place, call in enumerate(calls)]}
             )
             if self._draft is not None:
-                self._draft.add(told)
-            out.append(self.open_stream() + self.writer.delta(told))
+                self._draft.add(delta)
+            out.append(self.open_stream() + self.writer.delta(delta))
 
     def _translate_delta(self, delta: JsonObject, logprobs: object) -> bytes:
         if delta.get("tool_calls"):

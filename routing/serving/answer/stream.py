@@ -97,7 +97,7 @@ class AnswerStream(WaitingStream):
                 yield from self._end_with(Unavailable())
             else:
                 raise
-        except Exception as error:
+        except Exception as error:  # A bug: the hold is settled, and the stream gets an end.
             self._settle_failure(GatewayError())
             if not self._committed:
                 raise
@@ -276,7 +276,7 @@ class AnswerStream(WaitingStream):
             )
         else:
             writer = (
-                relay.writer if relay else self._echo.heard_by(choose_writer(progress, attempt))
+                relay.writer if relay else self._echo.catch_up(choose_writer(progress, attempt))
             )
             yield writer.error(error.body(), router_metadata=metadata)
 

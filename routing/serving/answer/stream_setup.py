@@ -52,11 +52,11 @@ class Echo:
 
     def show(self, writer: StreamWriter, request: WireRequest) -> bytes:
         """The next one; a writer that numbers its events goes on from those before."""
-        self.heard_by(writer)
+        self.catch_up(writer)
         self._bodies.append(orjson.loads(request.body))
         return writer.debug(self._bodies[-1])
 
-    def heard_by(self, writer: StreamWriter) -> StreamWriter:
+    def catch_up(self, writer: StreamWriter) -> StreamWriter:
         """The writer, once it has counted what was shown so far."""
         for body in self._bodies:
             writer.debug(body)

@@ -50,12 +50,12 @@ class SchemaCheck:
 
     def describe(self) -> JsonObject:
         """As records and stages tell it."""
-        told: JsonObject = {"result": self.result}
+        record: JsonObject = {"result": self.result}
         if self.problem:
-            told["problem"] = self.problem
+            record["problem"] = self.problem
         if self.legs:
-            told["unused"] = [leg.describe() for leg in self.legs]
-        return told
+            record["unused"] = [leg.describe() for leg in self.legs]
+        return record
 
     def build_stage(self) -> JsonObject:
         """For `router_metadata.pipeline`."""

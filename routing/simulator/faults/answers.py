@@ -43,8 +43,8 @@ def build_refusal(
 
 async def too_many_requests(call: SimulatedCall) -> None:
     wait_s = call.options.text("retry_after", "7")
-    told = Complaint(429, RATE_LIMIT, "rate_limit_error", "rate_limit")
-    call.refuse(told, [("Retry-After", wait_s)])
+    complaint = Complaint(429, RATE_LIMIT, "rate_limit_error", "rate_limit")
+    call.refuse(complaint, [("Retry-After", wait_s)])
 
 
 async def unsupported_parameter(call: SimulatedCall) -> None:

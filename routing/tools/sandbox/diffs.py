@@ -63,7 +63,7 @@ class _File:
             self._alike[like] = [like(line) for line in self.lines]
         return self._alike[like]
 
-    def looked_at(self, count: int) -> None:
+    def count_look(self, count: int) -> None:
         """Raises `DiffFailed` once it was too many."""
         self._looked_at += count
         if self._looked_at > LOOKED_AT_MAX:
@@ -118,7 +118,7 @@ def _find_hunk(file: _File, hunk: _Hunk, at: int) -> int:
         found = max(fitting, default=None) if hunk.at_end else next(fitting, None)
         # As far as it went.
         last = len(lines) if found is None or hunk.at_end else found + len(hunk.old)
-        file.looked_at(last - at)
+        file.count_look(last - at)
         if found is not None:
             return found
     raise DiffFailed(f"The file has no such lines: {hunk.old[0][:80]!r}")

@@ -85,14 +85,12 @@ def fetch_document(url: str, domains: Domains, *, timeout_s: float) -> Document:
         raise WebFailed(code, f"The site answered with status {status}", status=status)
     kind, charset = _kind(followed.reply.headers)
     if _is_pdf(kind, body) and len(body) > settings.ROUTER_FILE_BYTES:
-        told = f"The PDF is larger than {settings.ROUTER_FILE_BYTES} bytes"
-        raise WebFailed("url_not_accessible", told, status=status)
+        reason = f"The PDF is larger than {settings.ROUTER_FILE_BYTES} bytes"
+        raise WebFailed("url_not_accessible", reason, status=status)
     read = _reader_of(kind, body)
     if read is None:
-        told = kind or "bytes"
-        raise WebFailed(
-            "unsupported_content_type", f"The page is no text but {told}", status=status
-        )
+        reason = f"The page is no text but {kind or 'bytes'}"
+        raise WebFailed("unsupported_content_type", reason, status=status)
     found = _FetchedBody(body, charset, followed.url, timeout_s * _SHARE_OF_READING)
     title, text, is_cut = read(found)
     title, text = title.replace("\0", ""), text.replace("\0", "")

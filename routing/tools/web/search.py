@@ -129,8 +129,8 @@ class WebSearch:
     ) -> Result:
         results, blocks, annotations = list[JsonObject](), list[JsonObject](), list[JsonObject]()
         for each in found:
-            told: JsonObject = {"title": each.title, "url": each.url, "text": each.text}
-            results.append(told | ({"published": each.age} if each.age else {}))
+            row: JsonObject = {"title": each.title, "url": each.url, "text": each.text}
+            results.append(row | ({"published": each.age} if each.age else {}))
             block = {"type": "web_search_result", "url": each.url, "title": each.title}
             blocks.append({**block, "encrypted_content": "", "page_age": each.age})
             cited: JsonObject = {"url": each.url, "title": each.title}

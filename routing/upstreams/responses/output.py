@@ -170,7 +170,7 @@ class Output:
         keeps_ids = any(item is not None for item in known_items)
         for index, (value, item) in enumerate(zip(values, known_items, strict=True)):
             if item is None and keeps_ids and not said.isdisjoint(_list_output_kinds(value)):
-                there = self.items.at(index)
+                there = self.items.find_at(index)
                 is_it = there is not None and there.type == value.get("type")
                 item = there if is_it and there not in known_items else None
             is_new = keeps_ids and isinstance(value.get("id"), str)

@@ -69,7 +69,7 @@ class OutputItems:
     def find(self, id: object) -> OutputItem | None:
         return self._by_id.get(id) if type(id) is str else None
 
-    def at(self, index: int) -> OutputItem | None:
+    def find_at(self, index: int) -> OutputItem | None:
         return self._by_place.get(index)
 
     def for_event(self, id: object, index: object) -> OutputItem:

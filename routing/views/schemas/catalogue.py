@@ -252,7 +252,7 @@ def _serialize_architecture(model: ModelEntry) -> JsonObject:
 
 def serialize_endpoint(endpoint: EndpointEntry, learned: LearnedStats = NOTHING) -> JsonObject:
     """The JSON of an `EndpointObject`; statistics are null where too little was learned."""
-    stats = learned.of(endpoint)
+    stats = learned.find_stats(endpoint)
     tools = "tools" in endpoint.supported_parameters
     chooses = tools and "tool_choice" in endpoint.supported_parameters
     return EndpointObject.from_row(

@@ -23,14 +23,14 @@ _TAIL_CHARS = 1500
 def main() -> int:
     """Install and print the folder. Returns the exit status."""
     try:
-        sys.stdout.write(f"{installed()}\n")
+        sys.stdout.write(f"{install_packages()}\n")
     except RuntimeError as error:
         sys.stderr.write(f"conformance-node: {error}\n")
         return 1
     return 0
 
 
-def installed() -> Path:
+def install_packages() -> Path:
     """The folder with the packages and a fresh copy of the scripts. Raises RuntimeError."""
     folder = private_folder(home() / "conformance-node")
     manifest = json.dumps({"private": True, "type": "module", "dependencies": PACKAGES})

@@ -53,40 +53,40 @@ def only_issue(model: type[BaseModel], value: Any) -> Issue:
     return issue
 
 
-def got(expected: str, received: str) -> str:
+def mismatch_text(expected: str, received: str) -> str:
     return f"Invalid input: expected {expected}, received {received}"
 
 
 @pytest.mark.parametrize(
     ("field", "value", "path", "text"),
     [
-        ("text", 1, "text", got("string", "number")),
-        ("text", None, "text", got("string", "null")),
-        ("text", [], "text", got("string", "array")),
-        ("text", {}, "text", got("string", "object")),
-        ("text", True, "text", got("string", "boolean")),
+        ("text", 1, "text", mismatch_text("string", "number")),
+        ("text", None, "text", mismatch_text("string", "null")),
+        ("text", [], "text", mismatch_text("string", "array")),
+        ("text", {}, "text", mismatch_text("string", "object")),
+        ("text", True, "text", mismatch_text("string", "boolean")),
         ("short", "", "short", "Too small: expected string to have >=1 characters"),
         ("short", "xxxx", "short", "Too big: expected string to have <=3 characters"),
         ("slug", "A", "slug", "Invalid string: must match pattern /^[a-z]+$/"),
-        ("count", "1", "count", got("number", "string")),
-        ("count", 1.5, "count", got("int", "number")),
+        ("count", "1", "count", mismatch_text("number", "string")),
+        ("count", 1.5, "count", mismatch_text("int", "number")),
         ("count", 3, "count", "Too big: expected number to be <=2"),
         ("count", -1, "count", "Too small: expected number to be >=0"),
         ("rate", 0, "rate", "Too small: expected number to be >=0.0001"),
         ("rate", 1, "rate", "Too big: expected number to be <1"),
         ("above", 0, "above", "Too small: expected number to be >0"),
-        ("flag", 1, "flag", got("boolean", "number")),
+        ("flag", 1, "flag", mismatch_text("boolean", "number")),
         ("period", "yearly", "period", 'Invalid option: expected one of "daily"|"weekly"'),
         ("constant", "x", "constant", 'Invalid input: expected "function"'),
         ("items", [], "items", "Too small: expected array to have >=1 items"),
         ("items", ["a"] * 3, "items", "Too big: expected array to have <=2 items"),
-        ("items", ["a", 1], "items.1", got("string", "number")),
-        ("items", "a", "items", got("array", "string")),
+        ("items", ["a", 1], "items.1", mismatch_text("string", "number")),
+        ("items", "a", "items", mismatch_text("array", "string")),
         ("pairs", {"a": 1, "b": 1}, "pairs", "Too big: expected object to have <=1 keys"),
         ("pairs", {"abcd": 1}, "pairs.abcd", "Too big: expected string to have <=3 characters"),
-        ("inner", 1, "inner", got("object", "number")),
+        ("inner", 1, "inner", mismatch_text("object", "number")),
         ("inner", {"name": "x", "foo": 1}, "inner", 'Unrecognized key: "foo"'),
-        ("inners", [{"name": 1}], "inners.0.name", got("string", "number")),
+        ("inners", [{"name": 1}], "inners.0.name", mismatch_text("string", "number")),
         ("id", "x", "id", "Invalid UUID"),
         ("url", "x", "url", "Invalid URL"),
         ("at", "x", "at", "Invalid ISO datetime"),

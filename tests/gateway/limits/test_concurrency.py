@@ -34,29 +34,29 @@ class Process(ConcurrencyLimiter):
 
 
 @pytest.fixture
-def bound() -> Bound:
+def new_bound() -> Bound:
     return Bound(f"s{next(_names)}", 3)
 
 
-def test_two_processes_count_together(valkey: ValkeyServer, bound: Bound) -> None:
+def test_two_processes_count_together(valkey: ValkeyServer, new_bound: Bound) -> None:
     one, two = Process(valkey.url), Process(valkey.url)
-    first, second = one.take([bound]), two.take([bound])
+    first, second = one.take([new_bound]), two.take([new_bound])
     assert isinstance(first, list)
     assert isinstance(second, list)
-    assert isinstance(one.take([bound]), list)
-    assert (one.take([bound]), two.take([bound])) == (bound, bound)
+    assert isinstance(one.take([new_bound]), list)
+    assert (one.take([new_bound]), two.take([new_bound])) == (new_bound, new_bound)
 
     one.give_back(first)
     one.give_back(first)
     one.pass_time()
-    assert isinstance(two.take([bound]), list)
-    assert two.take([bound]) == bound
+    assert isinstance(two.take([new_bound]), list)
+    assert two.take([new_bound]) == new_bound
 
 
 def test_a_place_serves_the_next_request_of_its_process_for_a_moment(
-    valkey: ValkeyServer, bound: Bound
+    valkey: ValkeyServer, new_bound: Bound
 ) -> None:
-    wide = bound._replace(most=16)
+    wide = new_bound._replace(most=16)
     one, two = Process(valkey.url), Process(valkey.url)
     earlier = one.take([wide])
     assert isinstance(earlier, list)
@@ -90,47 +90,47 @@ def test_a_place_serves_the_next_request_of_its_process_for_a_moment(
 
 
 def test_of_several_bounds_none_is_taken_where_one_is_reached(
-    valkey: ValkeyServer, bound: Bound
+    valkey: ValkeyServer, new_bound: Bound
 ) -> None:
     one = Process(valkey.url)
-    narrow = Bound(f"{bound.scope}-narrow", 1)
+    narrow = Bound(f"{new_bound.scope}-narrow", 1)
     assert isinstance(one.take([narrow]), list)
-    for _ in range(2 * bound.most):
-        assert one.take([bound, narrow]) == narrow
-        assert Process(valkey.url).take([bound, narrow]) == narrow
-    assert [isinstance(one.take([bound]), list) for _ in range(4)] == [True] * 3 + [False]
+    for _ in range(2 * new_bound.most):
+        assert one.take([new_bound, narrow]) == narrow
+        assert Process(valkey.url).take([new_bound, narrow]) == narrow
+    assert [isinstance(one.take([new_bound]), list) for _ in range(4)] == [True] * 3 + [False]
 
 
 def test_places_of_a_process_that_died_end_and_others_are_renewed(
-    valkey: ValkeyServer, bound: Bound
+    valkey: ValkeyServer, new_bound: Bound
 ) -> None:
     living, dead = Process(valkey.url), Process(valkey.url)
     for process in (living, dead, dead):
-        assert isinstance(process.take([bound]), list)
+        assert isinstance(process.take([new_bound]), list)
     client = redis.Redis.from_url(valkey.url)
-    name = f"{cache_key('places')}:{bound.scope}"
+    name = f"{cache_key('places')}:{new_bound.scope}"
     # As it is when a lease has passed.
     members: Any = client.zrange(name, 0, -1, withscores=True)
     for member, end in members:
         client.zadd(name, {member: end - LEASE_S - 1})
     living.pass_time()
-    assert [isinstance(living.take([bound]), list) for _ in range(3)] == [True, True, False]
+    assert [isinstance(living.take([new_bound]), list) for _ in range(3)] == [True, True, False]
 
 
-def test_a_store_that_forgot_is_told_again(valkey: ValkeyServer, bound: Bound) -> None:
+def test_a_store_that_forgot_is_told_again(valkey: ValkeyServer, new_bound: Bound) -> None:
     one, two = Process(valkey.url), Process(valkey.url)
-    for _ in range(bound.most):
-        one.take([bound])
+    for _ in range(new_bound.most):
+        one.take([new_bound])
     redis.Redis.from_url(valkey.url).flushdb()
     one.pass_time()
-    assert two.take([bound]) == bound
+    assert two.take([new_bound]) == new_bound
 
 
-def test_without_a_store_each_process_counts_for_itself(bound: Bound) -> None:
+def test_without_a_store_each_process_counts_for_itself(new_bound: Bound) -> None:
     one = Process("")
-    places = [one.take([bound]) for _ in range(bound.most)]
-    assert one.take([bound]) == bound
+    places = [one.take([new_bound]) for _ in range(new_bound.most)]
+    assert one.take([new_bound]) == new_bound
     assert isinstance(places[0], list)
     one.give_back(places[0])
-    assert isinstance(one.take([bound]), list)
-    assert isinstance(Process("").take([bound]), list)
+    assert isinstance(one.take([new_bound]), list)
+    assert isinstance(Process("").take([new_bound]), list)

@@ -35,7 +35,7 @@ def terms(supported: frozenset[str] | set[str], **changes: Any) -> Terms:
     return plain._replace(**changes)
 
 
-def sent(wire: Wire, prompt: Prompt, terms: Terms) -> dict[str, Any]:
+def sent_body(wire: Wire, prompt: Prompt, terms: Terms) -> dict[str, Any]:
     """The parsed body of the call."""
     value: dict[str, Any] = json.loads(wire.request(prompt, terms).body)
     return value

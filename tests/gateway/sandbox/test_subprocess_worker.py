@@ -109,7 +109,7 @@ def tree() -> Path | None:
 
 
 @pytest.fixture
-def delegated(settings: Any) -> Iterator[Path]:
+def delegated_cgroup(settings: Any) -> Iterator[Path]:
     root = tree()
     if root is None:
         pytest.skip("no cgroup v2 tree that these tests may use")
@@ -124,17 +124,17 @@ def delegated(settings: Any) -> Iterator[Path]:
 
 
 def test_a_sandbox_begins_inside_its_group_which_goes_when_it_is_empty(
-    delegated: Path, monkeypatch: pytest.MonkeyPatch
+    delegated_cgroup: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Somebody who started the gateway in the delegated group itself, which then cannot be divided.
     earlier = subprocess.Popen(["sleep", "60"])
-    (delegated / "cgroup.procs").write_text(str(earlier.pid))
+    (delegated_cgroup / "cgroup.procs").write_text(str(earlier.pid))
     group = new_group(BOUNDS)
     assert group is not None
     moved = Path(f"/proc/{earlier.pid}/cgroup").read_text()
     earlier.kill()
     earlier.wait()
-    assert moved.rstrip().endswith(f"{delegated.name}/gateway")
+    assert moved.rstrip().endswith(f"{delegated_cgroup.name}/gateway")
     words = ["/bin/sh", "-c", BEGIN, "/dev/null", str(group), "--", "cat", "/proc/self/cgroup"]
     assert f"/sandboxes/{group.name}\n" in subprocess.check_output(words, text=True)
     monkeypatch.setattr(cgroups, "_UNUSED_S", -1.0)
@@ -142,7 +142,7 @@ def test_a_sandbox_begins_inside_its_group_which_goes_when_it_is_empty(
     assert not group.exists()
 
 
-def test_every_controller_that_is_there_is_bounded(delegated: Path) -> None:
+def test_every_controller_that_is_there_is_bounded(delegated_cgroup: Path) -> None:
     group = new_group(BOUNDS)
     assert group is not None
     for name, value in BOUNDS.files():

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from interns.agent.tools import CommandResult, run_command
 from interns.agent.workspace import AgentDisk
-from tests.interns.runtime.bench import until
+from tests.interns.runtime.bench import wait_until
 from tests.support.processes import is_alive
 from tests.support.promptness import in_time
 
@@ -44,7 +44,7 @@ def test_nobody_waits_for_what_runs_on_behind_it(tmp_path: Path) -> None:
     ran = run("sleep 60 & echo $!", tmp_path)
     in_time(time.monotonic() - began, 5)
     assert ran.status == 0
-    assert until(lambda: not is_alive(int(ran.output)))
+    assert wait_until(lambda: not is_alive(int(ran.output)))
 
 
 def test_nothing_of_ours_is_in_its_environment(tmp_path: Path) -> None:

@@ -54,7 +54,7 @@ def _echo(handler: _Handler, met: Met, query: dict[str, str]) -> None:
     handler.answer(json.dumps(told).encode(), Content_Type="application/json")
 
 
-def _spelled(handler: _Handler, met: Met, query: dict[str, str]) -> None:
+def _answer_spellings(handler: _Handler, met: Met, query: dict[str, str]) -> None:
     """What the request's header `X-Say` holds, in every spelling, in body and head."""
     said = met.headers["x-say"]
     lines = [
@@ -89,7 +89,7 @@ def _drip(handler: _Handler, met: Met, query: dict[str, str]) -> None:
     handler.wfile.write(b"0\r\n\r\n")
 
 
-def _zipped(handler: _Handler, met: Met, query: dict[str, str]) -> None:
+def _answer_zipped(handler: _Handler, met: Met, query: dict[str, str]) -> None:
     handler.answer(gzip.compress(met.body), Content_Encoding="gzip", Content_Type="text/plain")
 
 
@@ -128,15 +128,15 @@ def _cut(handler: _Handler, met: Met, query: dict[str, str]) -> None:
     handler.wfile.write(b"short")
 
 
-def _unquoted(handler: _Handler, met: Met, query: dict[str, str]) -> None:
+def _answer_unquoted(handler: _Handler, met: Met, query: dict[str, str]) -> None:
     handler.answer(unquote(met.path).encode(), Content_Type="text/plain")
 
 
 ROUTES: dict[str, Callable[[_Handler, Met, dict[str, str]], None]] = {
-    "/spelled": _spelled,
+    "/spelled": _answer_spellings,
     "/redirect": _redirect,
     "/drip": _drip,
-    "/zipped": _zipped,
+    "/zipped": _answer_zipped,
     "/bomb": _bomb,
     "/large": _large,
     "/bytes": _bytes,
@@ -144,7 +144,7 @@ ROUTES: dict[str, Callable[[_Handler, Met, dict[str, str]], None]] = {
     "/endless": _endless,
     "/cut": _cut,
     "/slowly": _slowly,
-    "/unquoted": _unquoted,
+    "/unquoted": _answer_unquoted,
 }
 
 

@@ -17,7 +17,7 @@ from interns.vault.service import delete_intern_vault, put_managed
 from interns.views import outbound as views
 from tests.interns.outbound.door import VALUE, Door
 from tests.interns.outbound.site import Site, serve_site
-from tests.interns.vault.team import SHARED, of, vault_of
+from tests.interns.vault.team import SHARED, vault_of, vault_path
 
 pytestmark = pytest.mark.django_db
 SAY = {"X-Say": "{{secret:token}}"}
@@ -148,7 +148,7 @@ def test_over_tls_it_reaches_a_host_of_the_internet(
 def test_the_winner_alone_counts(door: Door, site: Site) -> None:
     """The workspace's would fit the host, but the intern has one of its own by that name."""
     door.keep("token", "shared")
-    door.keep("token", "own", ["localhost"], place=of(door.intern))
+    door.keep("token", "own", ["localhost"], place=vault_path(door.intern))
     door.refused(403, "secret_not_released", url=site.url, headers=SAY)
     door.fetch(site.named, headers=SAY)
     assert site.met[0].headers["x-say"] == "own"

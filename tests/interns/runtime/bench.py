@@ -46,7 +46,7 @@ def family(pid: int) -> list[int]:
     return found
 
 
-def until(holds: Callable[[], bool], *, within_s: float = 10.0) -> bool:
+def wait_until(holds: Callable[[], bool], *, within_s: float = 10.0) -> bool:
     """Wait for something another process does."""
     deadline = time.monotonic() + within_s
     while not holds():

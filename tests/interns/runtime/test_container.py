@@ -15,7 +15,7 @@ import pytest
 from routing.simulator.testing import SimulatedUpstream
 from tests.interns import podman
 from tests.interns.runtime import test_conformance as conformance
-from tests.interns.runtime.bench import Bench, until
+from tests.interns.runtime.bench import Bench, wait_until
 
 pytestmark = [
     pytest.mark.nightly,
@@ -67,7 +67,7 @@ def test_a_container_that_ends_is_gone(bench: Bench) -> None:
     plan, runtime = bench.boot()
     driver: Any = bench.driver
     driver._engine.containers.get(runtime.facts["container"]).kill()
-    assert until(lambda: driver.health(plan.intern_id).exited)
+    assert wait_until(lambda: driver.health(plan.intern_id).exited)
     # Its keeper is what is left; whoever stops it finds that too.
     assert [r.intern_id for r in driver.runtimes()] == [plan.intern_id]
     driver.stop(plan.intern_id)
@@ -88,7 +88,7 @@ def test_an_engine_that_hangs_keeps_nobody_who_looks(
         assert driver.health(plan.intern_id).ok
         os.kill(pid, signal.SIGKILL)
         # Only the engine could tell how it ended.
-        assert until(lambda: driver.health(plan.intern_id).is_unknown)
+        assert wait_until(lambda: driver.health(plan.intern_id).is_unknown)
         assert driver.log_tail(plan.intern_id) == []
     assert driver.health(plan.intern_id).exited
 

@@ -17,7 +17,7 @@ from routing.simulator.testing import SimulatedUpstream
 from tests.interns import cluster_node
 from tests.interns.cluster import KINDS, Cluster, read_rights
 from tests.interns.runtime import test_conformance as conformance
-from tests.interns.runtime.bench import Bench, until
+from tests.interns.runtime.bench import Bench, wait_until
 
 if TYPE_CHECKING:
     from interns.runtime.cluster.driver import KubernetesDriver
@@ -255,7 +255,7 @@ def test_changes_are_heard_and_not_asked_for(
         assert driver.find_agent(plan.intern_id).address.host
         return cluster.requests.count(("GET", f"pods/{name}")) - before
 
-    assert until(lambda: asks() == 0)
+    assert wait_until(lambda: asks() == 0)
 
     def send_nonsense() -> None:
         labels = {"app.kubernetes.io/name": "gateway-intern", "routing-gateway/role": "agent"}
@@ -269,22 +269,22 @@ def test_changes_are_heard_and_not_asked_for(
     for break_off in (cluster.forget_history, cluster.close_streams, send_nonsense):
         break_off()
         cluster.set_status(name, podIP="127.77.0.2")
-        assert until(lambda: driver.find_agent(plan.intern_id).address.host == "127.77.0.2")
+        assert wait_until(lambda: driver.find_agent(plan.intern_id).address.host == "127.77.0.2")
         cluster.set_status(name, podIP="127.77.0.1")
-        assert until(lambda: driver.find_agent(plan.intern_id).address.host == "127.77.0.1")
-        assert until(lambda: asks() == 0)
+        assert wait_until(lambda: driver.find_agent(plan.intern_id).address.host == "127.77.0.1")
+        assert wait_until(lambda: asks() == 0)
     # While the cluster is silent, who ran when it was last heard is known.
     cluster.refused["GET pods"] = 503
     asked = cluster.requests.count(("GET", "pods"))
     cluster.close_streams()
-    assert until(lambda: cluster.requests.count(("GET", "pods")) > asked + 2)
+    assert wait_until(lambda: cluster.requests.count(("GET", "pods")) > asked + 2)
     assert driver.find_agent(plan.intern_id).address.host == "127.77.0.1"
     assert driver.health(uuid4()).is_unknown
     cluster.refused.clear()
     # An end is certain, and says why.
     ended = {"terminated": {"exitCode": 137, "reason": "OOMKilled"}}
     cluster.set_status(name, phase="Failed", containerStatuses=[{"name": "agent", "state": ended}])
-    assert until(lambda: driver.health(plan.intern_id).exited)
+    assert wait_until(lambda: driver.health(plan.intern_id).exited)
     assert "OOMKilled, status 137" in driver.health(plan.intern_id).detail
     assert driver.find_agent(plan.intern_id) is None
     assert driver.runtimes() == []

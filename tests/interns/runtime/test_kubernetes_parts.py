@@ -13,7 +13,7 @@ import pytest
 
 from interns.runtime.disk_archive import pack
 from interns.runtime.driver import AgentAddress, ArchiveFailed
-from tests.interns.runtime.bench import until
+from tests.interns.runtime.bench import wait_until
 
 pytest.importorskip("kubernetes", reason="the extra kubernetes is not installed")
 
@@ -37,7 +37,7 @@ def test_a_disk_is_filled_as_its_archive_comes(tmp_path: Path) -> None:
     connection.putheader("Authorization", "Bearer token")
     connection.putheader("Content-Length", str(len(content)))
     connection.endheaders(content[: 2 * 1_048_576])
-    assert until(lambda: (disk / "a").exists())
+    assert wait_until(lambda: (disk / "a").exists())
     connection.send(content[2 * 1_048_576 :])
     assert json.loads(connection.getresponse().read()) == {"files": 2}
     connection.close()

@@ -20,7 +20,7 @@ from interns.runtime import host_lease, sandbox
 from interns.runtime.driver import ChatRefused, StartFailed
 from interns.runtime.process_identity import ProcessIdentity, identify_process
 from interns.runtime.supervisor import remove_boot_files, short_sockets_folder
-from tests.interns.runtime.bench import Bench, calls, family, until
+from tests.interns.runtime.bench import Bench, calls, family, wait_until
 from tests.support.processes import is_alive
 from tests.support.promptness import in_time
 
@@ -46,8 +46,8 @@ def test_a_killed_runtime_leaves_nothing(bench: Bench, victim: str, runtime_home
     keeper = keeper_of(bench, plan.intern_id)
     everyone = family(keeper)
     os.kill(keeper if victim == "keeper" else everyone[-1], signal.SIGKILL)
-    assert until(lambda: bench.driver.health(plan.intern_id).exited)
-    assert until(lambda: not any(map(is_alive, everyone)))
+    assert wait_until(lambda: bench.driver.health(plan.intern_id).exited)
+    assert wait_until(lambda: not any(map(is_alive, everyone)))
     assert bench.driver.runtimes() == []
     assert "killed" in bench.driver.health(plan.intern_id).detail or victim == "agent"
     # And the next one begins as if nothing had been.
@@ -58,7 +58,7 @@ def test_a_killed_runtime_leaves_nothing(bench: Bench, victim: str, runtime_home
 
 def kill_keeper(bench: Bench, intern_id: UUID) -> None:
     os.kill(keeper_of(bench, intern_id), signal.SIGKILL)
-    assert until(lambda: bench.driver.health(intern_id).exited)
+    assert wait_until(lambda: bench.driver.health(intern_id).exited)
 
 
 def sockets_of(runtime: Any) -> Path:
@@ -130,7 +130,7 @@ def test_one_that_does_not_listen_to_reason_is_killed(bench: Bench) -> None:
     began = time.monotonic()
     assert bench.driver.stop(plan.intern_id, wait_s=0.5)
     in_time(time.monotonic() - began, 4)
-    assert until(lambda: not any(map(is_alive, everyone)))
+    assert wait_until(lambda: not any(map(is_alive, everyone)))
     assert bench.driver.runtimes() == []
 
 
@@ -247,7 +247,7 @@ def test_without_a_sandbox_there_is_no_shell_and_runs_end_as_they_should(bench: 
             return said == "Free again."
         return False
 
-    assert until(takes_a_turn)
+    assert wait_until(takes_a_turn)
 
 
 def test_without_a_sandbox_that_is_needed_none_is_started(
@@ -271,8 +271,8 @@ def test_it_ends_once_its_machine_may_run_nothing_any_more(bench: Bench, setting
     plan, _ = bench.boot()
     assert bench.driver.health(plan.intern_id).was_fenced is False
     host_lease.write_lease(file, host_lease.read_clock() - 1)
-    assert until(lambda: bench.driver.health(plan.intern_id).exited, within_s=60)
-    assert until(lambda: bench.driver.health(plan.intern_id).was_fenced, within_s=60)
+    assert wait_until(lambda: bench.driver.health(plan.intern_id).exited, within_s=60)
+    assert wait_until(lambda: bench.driver.health(plan.intern_id).was_fenced, within_s=60)
     # The next boot is another matter.
     host_lease.remove_lease(file)
     bench.driver.start(bench.plan(plan.intern_id))
@@ -287,13 +287,13 @@ def test_it_ends_with_its_supervisor(bench: Bench, monkeypatch: pytest.MonkeyPat
     everyone = family(keeper_of(bench, plan.intern_id))
     supervisor.kill()
     supervisor.wait()
-    assert until(lambda: not any(map(is_alive, everyone)))
+    assert wait_until(lambda: not any(map(is_alive, everyone)))
     assert bench.driver.health(plan.intern_id).was_stopped
     # Nor does one that was killed with the gateway count as one that failed.
     monkeypatch.setenv("GATEWAY_SUPERVISOR_PID", str((again := sleeper()).pid))
     plan, _ = bench.boot(plan.intern_id)
     os.kill(keeper_of(bench, plan.intern_id), signal.SIGKILL)
-    assert until(lambda: bench.driver.health(plan.intern_id).exited)
+    assert wait_until(lambda: bench.driver.health(plan.intern_id).exited)
     assert not bench.driver.health(plan.intern_id).was_stopped
     again.kill()
     again.wait()

@@ -14,7 +14,7 @@ from gateway.sandbox import host_users
 from gateway.sandbox.isolation import try_isolation
 from interns.runtime import disk
 from interns.runtime.sandbox import SANDBOXES, _build_trial
-from tests.interns.runtime.bench import Bench, calls, family, read_pss_kib, until
+from tests.interns.runtime.bench import Bench, calls, family, read_pss_kib, wait_until
 from tests.support.manage import PROJECT
 
 IDLE_KIB_MAX = 120 * 1024
@@ -121,7 +121,7 @@ def test_commands_find_nothing_of_the_host(bench: Bench, runtime_home: Path) -> 
     command = f"sleep {naps[0]} & echo started; (setsid sleep {naps[1]} &) ; exit 3"
     assert "exit status 3" in run_command(command)
     bench.driver.stop(plan.intern_id)
-    assert until(lambda: not any(map(is_slept, naps)))
+    assert wait_until(lambda: not any(map(is_slept, naps)))
 
 
 def is_slept(seconds: str) -> bool:

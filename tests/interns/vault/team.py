@@ -98,7 +98,7 @@ class Team:
         return made
 
 
-def of(intern: Intern, tail: str = "/secrets") -> str:
+def vault_path(intern: Intern, tail: str = "/secrets") -> str:
     return f"/vault/interns/{intern.pk}{tail}"
 
 

@@ -11,7 +11,7 @@ import pytest
 from accounts.models import Account, AuditRecord
 from interns.models import Intern, Vault
 from interns.vault.sealing import open_data_key
-from tests.interns.vault.team import HOSTS, SHARED, Team, of, open_team, vault_of
+from tests.interns.vault.team import HOSTS, SHARED, Team, open_team, vault_of, vault_path
 
 pytestmark = pytest.mark.django_db
 TOKEN = f"{SHARED}/github_token"
@@ -38,7 +38,7 @@ def test_replacing_keeps_when_it_was_first_stored(team: Team) -> None:
     assert team.names() == ["github_token"]
     # A fingerprint is the HMAC under the vault's own key.
     intern = team.intern()
-    theirs = team.put(f"{of(intern)}/a", "one")["fingerprint"]
+    theirs = team.put(f"{vault_path(intern)}/a", "one")["fingerprint"]
     assert len({first["fingerprint"], other["fingerprint"], theirs}) == 3
     key = open_data_key(vault_of(intern))
     assert theirs == "sha256:" + hmac.new(key, b"one", hashlib.sha256).hexdigest()
@@ -55,14 +55,18 @@ def test_lists_are_sorted_by_name_and_paged(team: Team) -> None:
     ):
         page = team.ok("GET", f"{SHARED}{query}")
         assert ([each["name"] for each in page["data"]], page["has_more"]) == (wanted, has_more)
-    for path in (SHARED, of(team.intern()), of(team.intern("two"), "/effective-secrets")):
+    for path in (
+        SHARED,
+        vault_path(team.intern()),
+        vault_path(team.intern("two"), "/effective-secrets"),
+    ):
         for query in ("limit=0", "limit=101", "limit=x", "offset=-1", "offset=10001"):
             name = query.partition("=")[0]
             assert team.refused(400, "GET", f"{path}?{query}").startswith(f"{name}: ")
 
 
 def test_the_longest_name_value_and_hosts_are_taken_and_other_names_are_refused(team: Team) -> None:
-    own = of(team.intern())
+    own = vault_path(team.intern())
     names = ("GitHub", "a__b", "a_", "_a", "1a", "a-b", "a" * 256, "a%20b", "%C3%A4", "a%00")
     hosts = [f"h{number}.example" for number in range(100)]
     assert team.put(f"{SHARED}/{'a' * 255}", "ä" * 65536, hosts)["hosts"] == hosts
@@ -93,7 +97,7 @@ WRONG: list[tuple[object, str]] = [
 
 
 def test_bodies_are_strict(team: Team) -> None:
-    own = of(team.intern())
+    own = vault_path(team.intern())
     for body, told in WRONG:
         for path in (TOKEN, f"{own}/a"):
             assert team.refused(400, "PUT", path, body) == told
@@ -107,14 +111,14 @@ def test_a_body_of_one_byte_too_many_is_413(team: Team) -> None:
     team.ok("PUT", TOKEN, body + " " * (425_000 - len(body)))
     too_large = body + " " * (425_001 - len(body))
     assert team.refused(413, "PUT", TOKEN, too_large) == "Request payload too large"
-    own = of(team.intern())
+    own = vault_path(team.intern())
     team.refused(413, "PUT", f"{own}/a", too_large)
     team.refused(413, "POST", f"{own}/copy", too_large)
 
 
 def test_deleting_answers_204_without_a_body_once(team: Team) -> None:
     # A secret may be called copy.
-    own = of(team.intern(), "/secrets/copy")
+    own = vault_path(team.intern(), "/secrets/copy")
     for path in (TOKEN, own):
         team.put(path)
         assert team.ask("DELETE", path) == (204, None)
@@ -124,9 +128,13 @@ def test_deleting_answers_204_without_a_body_once(team: Team) -> None:
 def _every_path(intern: Intern) -> list[tuple[str, str]]:
     return [
         *((method, SHARED if method == "GET" else TOKEN) for method in ("GET", "PUT", "DELETE")),
-        *(("GET", of(intern)), ("PUT", f"{of(intern)}/a"), ("DELETE", f"{of(intern)}/a")),
-        ("POST", of(intern, "/secrets/copy")),
-        *(("GET", of(intern, end)) for end in ("/effective-secrets", "/connections")),
+        *(
+            ("GET", vault_path(intern)),
+            ("PUT", f"{vault_path(intern)}/a"),
+            ("DELETE", f"{vault_path(intern)}/a"),
+        ),
+        ("POST", vault_path(intern, "/secrets/copy")),
+        *(("GET", vault_path(intern, end)) for end in ("/effective-secrets", "/connections")),
     ]
 
 
@@ -179,12 +187,12 @@ def test_an_intern_s_own_key_sees_its_own_secrets_alone(team: Team) -> None:
     intern, own = team.running()
     other = team.intern("second")
     team.put(TOKEN)
-    team.put(f"{of(intern)}/a")
-    assert team.names(of(intern), key=own) == ["a"]
-    assert team.names(of(intern, "/effective-secrets"), key=own) == ["a", "github_token"]
+    team.put(f"{vault_path(intern)}/a")
+    assert team.names(vault_path(intern), key=own) == ["a"]
+    assert team.names(vault_path(intern, "/effective-secrets"), key=own) == ["a", "github_token"]
     for method, path in _every_path(other):
         team.refused(404, method, path, GOOD.get(method), key=own)
-    assert team.refused(403, "PUT", f"{of(intern)}/a", GOOD["PUT"], key=own) == "Forbidden"
+    assert team.refused(403, "PUT", f"{vault_path(intern)}/a", GOOD["PUT"], key=own) == "Forbidden"
 
 
 def test_every_change_leaves_a_record_without_the_value(team: Team) -> None:
@@ -192,7 +200,7 @@ def test_every_change_leaves_a_record_without_the_value(team: Team) -> None:
     team.put(TOKEN, "canary-value")
     team.put(TOKEN, "canary-value")
     team.put(TOKEN, "canary-other")
-    team.ok("POST", of(intern, "/secrets/copy"), {"names": ["github_token"]})
+    team.ok("POST", vault_path(intern, "/secrets/copy"), {"names": ["github_token"]})
     team.ask("DELETE", TOKEN)
     records = list(AuditRecord.objects.filter(object_type__startswith="vault").order_by("pk"))
     assert [each.action for each in records] == ["created", "updated", "copied", "deleted"]
@@ -207,5 +215,5 @@ def test_every_change_leaves_a_record_without_the_value(team: Team) -> None:
 def test_the_rate_is_the_account_s(team: Team, settings: Any) -> None:
     settings.RATE_VAULT = 2
     team.ok("GET", SHARED)
-    team.ok("GET", of(team.intern()), key="boss")
+    team.ok("GET", vault_path(team.intern()), key="boss")
     assert team.refused(429, "GET", SHARED, key="other") == "Rate limit exceeded"

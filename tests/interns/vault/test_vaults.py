@@ -20,10 +20,10 @@ from tests.interns.vault.team import (
     FIELDS,
     SHARED,
     Team,
-    of,
     open_team,
     read_effective_secret,
     vault_of,
+    vault_path,
 )
 
 pytestmark = [pytest.mark.both, pytest.mark.django_db]
@@ -35,12 +35,12 @@ def test_what_the_gateway_keeps_is_nobody_else_s(team: Team) -> None:
     service.put_managed(intern.pk, "router_api_key", "canary-one", [])
     service.put_managed(intern.pk, "router_api_key", "canary-two", [])
     assert service.read_managed(intern.pk, "router_api_key") == "canary-two"
-    assert team.names(of(intern)) == []
-    assert team.ok("GET", of(intern, "/effective-secrets"))["data"] == []
+    assert team.names(vault_path(intern)) == []
+    assert team.ok("GET", vault_path(intern, "/effective-secrets"))["data"] == []
     # A caller may use the same name for something of its own.
-    team.put(f"{of(intern)}/router_api_key", "mine")
+    team.put(f"{vault_path(intern)}/router_api_key", "mine")
     assert service.read_managed(intern.pk, "router_api_key") == "canary-two"
-    assert team.ask("DELETE", f"{of(intern)}/router_api_key")[0] == 204
+    assert team.ask("DELETE", f"{vault_path(intern)}/router_api_key")[0] == 204
     assert service.read_managed(intern.pk, "router_api_key") == "canary-two"
     assert "canary" not in database_text()
     VaultSecret.objects.filter(vault__intern=intern.pk, managed=True).delete()
@@ -49,7 +49,7 @@ def test_what_the_gateway_keeps_is_nobody_else_s(team: Team) -> None:
 
 def test_an_intern_has_one_vault_and_loses_all_of_it(team: Team) -> None:
     intern, stranger = team.intern(), open_team("theirs").intern()
-    vault, path = vault_of(intern), of(intern, "/connections")
+    vault, path = vault_of(intern), vault_path(intern, "/connections")
     assert service.create_intern_vault(intern) == vault
     # Others of its workspace may attach it, and connections are told by their keys.
     assert service.is_attachable(team.workspace.pk, vault.pk)
@@ -60,7 +60,7 @@ def test_an_intern_has_one_vault_and_loses_all_of_it(team: Team) -> None:
     service.put_managed(intern.pk, "router_api_key", "canary", [])
     assert team.ok("GET", path) == {"data": [{"key": "slack"}]}
     assert service.list_connections(intern.pk) == ["slack"]
-    team.put(f"{of(intern)}/a")
+    team.put(f"{vault_path(intern)}/a")
     service.delete_intern_vault(intern.pk)
     service.delete_intern_vault(intern.pk)
     assert not Vault.objects.filter(pk=vault.pk).exists()
@@ -111,8 +111,8 @@ def test_copies_keep_value_and_hosts_and_stand_alone(team: Team) -> None:
     intern = team.intern()
     team.put(f"{SHARED}/a", "one", ["x.y", "z.y"])
     team.put(f"{SHARED}/b", "two")
-    mine = team.put(f"{of(intern)}/b", "older")
-    said = team.ok("POST", of(intern, "/secrets/copy"), {"names": ["b", "a"]})["data"]
+    mine = team.put(f"{vault_path(intern)}/b", "older")
+    said = team.ok("POST", vault_path(intern, "/secrets/copy"), {"names": ["b", "a"]})["data"]
     assert team.queries <= 6
     assert read_effective_secret(intern, "b", "api.example.com") == "two"
     assert read_effective_secret(intern, "a", "z.y") == "one"
@@ -122,28 +122,28 @@ def test_copies_keep_value_and_hosts_and_stand_alone(team: Team) -> None:
     assert said[0]["created_at"] == mine["created_at"]
     assert said[0]["fingerprint"] != mine["fingerprint"]
     team.ask("DELETE", f"{SHARED}/a")
-    assert team.names(of(intern)) == ["a", "b"]
-    team.ask("DELETE", f"{of(intern)}/b")
+    assert team.names(vault_path(intern)) == ["a", "b"]
+    team.ask("DELETE", f"{vault_path(intern)}/b")
     assert team.names() == ["b"]
 
 
 def test_a_copy_is_all_or_nothing(team: Team) -> None:
     intern = team.intern()
     team.put(f"{SHARED}/a")
-    said = team.refused(404, "POST", of(intern, "/secrets/copy"), {"names": ["a", "none"]})
+    said = team.refused(404, "POST", vault_path(intern, "/secrets/copy"), {"names": ["a", "none"]})
     assert said == "Resource not found"
-    assert team.names(of(intern)) == []
+    assert team.names(vault_path(intern)) == []
     team.put(f"{SHARED}/old")
     VaultSecret.objects.filter(name="old").update(hosts=None, fingerprint=None)
     listed = team.ok("GET", SHARED)["data"][1]
     assert (listed["hosts"], listed["fingerprint"]) == (None, None)
-    said = team.refused(409, "POST", of(intern, "/secrets/copy"), {"names": ["a", "old"]})
+    said = team.refused(409, "POST", vault_path(intern, "/secrets/copy"), {"names": ["a", "old"]})
     assert said == "Vault request conflicts with existing secrets"
-    assert team.names(of(intern)) == []
+    assert team.names(vault_path(intern)) == []
 
 
 def test_copies_name_1_to_100_different_secrets(team: Team) -> None:
-    path = of(team.intern(), "/secrets/copy")
+    path = vault_path(team.intern(), "/secrets/copy")
     many = [f"a{number}" for number in range(101)]
     for names in ([], ["a", "a"], ["A"], [1], ["a"] * 101, many):
         team.refused(400, "POST", path, {"names": names})
@@ -158,9 +158,9 @@ def test_the_intern_s_own_comes_before_the_attached_before_the_workspace_s(team:
     for name in ("a", "b", "c"):
         team.put(f"{SHARED}/{name}", "shared", ["w.y"])
     for name in ("b", "c", "d"):
-        team.put(f"{of(lender)}/{name}", "lent", ["l.y"])
-    team.put(f"{of(intern)}/c", "own", ["o.y"])
-    path = of(intern, "/effective-secrets")
+        team.put(f"{vault_path(lender)}/{name}", "lent", ["l.y"])
+    team.put(f"{vault_path(intern)}/c", "own", ["o.y"])
+    path = vault_path(intern, "/effective-secrets")
     said = team.ok("GET", path)
     told = [(each["name"], each["scope"], each["hosts"]) for each in said["data"]]
     assert told == [
@@ -174,23 +174,25 @@ def test_the_intern_s_own_comes_before_the_attached_before_the_workspace_s(team:
     page = team.ok("GET", f"{path}?limit=1&offset=2")
     assert ([each["name"] for each in page["data"]], page["has_more"]) == (["c"], True)
     # The lender itself borrows nothing.
-    scopes = {each["scope"] for each in team.ok("GET", of(lender, "/effective-secrets"))["data"]}
+    scopes = {
+        each["scope"] for each in team.ok("GET", vault_path(lender, "/effective-secrets"))["data"]
+    }
     assert scopes == {"intern", "workspace"}
 
 
 def test_when_the_attached_vault_is_gone_there_are_none(team: Team) -> None:
     intern = team.intern(attached_vault_id=uuid.uuid4())
     team.put(TOKEN)
-    team.put(f"{of(intern)}/a")
-    path = of(intern, "/effective-secrets")
+    team.put(f"{vault_path(intern)}/a")
+    path = vault_path(intern, "/effective-secrets")
     assert team.refused(404, "GET", path) == "Resource not found"
     # Its own are still to be seen.
-    assert team.names(of(intern)) == ["a"]
+    assert team.names(vault_path(intern)) == ["a"]
 
 
 def test_a_vault_that_is_not_there_takes_nothing(team: Team) -> None:
     intern = team.intern(vault=False)
-    assert team.names(of(intern)) == []
-    team.refused(404, "PUT", f"{of(intern)}/a", {"value": "v", "hosts": ["a.b"]})
+    assert team.names(vault_path(intern)) == []
+    team.refused(404, "PUT", f"{vault_path(intern)}/a", {"value": "v", "hosts": ["a.b"]})
     team.put(TOKEN)
-    team.refused(404, "POST", of(intern, "/secrets/copy"), {"names": ["github_token"]})
+    team.refused(404, "POST", vault_path(intern, "/secrets/copy"), {"names": ["github_token"]})

@@ -56,7 +56,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     sys.stdout.write(f"\n{shown}\nWritten to {out}\n")
     picture = asked.chart or (None if asked.quick else _CHART)
     if picture:
-        picture.write_text(drawn(document), encoding="utf-8")
+        picture.write_text(draw_chart(document), encoding="utf-8")
         sys.stdout.write(f"Drawn in {picture}\n")
     return 0 if Books(**document["books"]).tell() else 1
 
@@ -83,7 +83,7 @@ def _run(installed: installs.Installed, plan: Plan) -> tuple[dict[str, Any], str
     return document, f"{servers_table(own)}\n{table(figures)}"
 
 
-def drawn(document: Mapping[str, Any]) -> str:
+def draw_chart(document: Mapping[str, Any]) -> str:
     """The chart of a run's document."""
     under, servers = document["conditions"], document["servers"]
     rows = {key: (heading, form) for key, heading, form, _ in ROWS}

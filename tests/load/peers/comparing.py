@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from statistics import median
 from typing import Any
 
-from tests.load.figures import Figure, Interval, Pair, Required, aligned, figures, ratio_line
+from tests.load.figures import Figure, Interval, Pair, Required, align_rows, figures, ratio_line
 from tests.load.generators import Generator
 from tests.load.peers.servers import LITELLM, OURS, PORTKEY, Server
 from tests.load.plan import BUSY_CONNECTIONS, CHUNKS_PER_S, STREAMS, Plan
@@ -71,7 +71,7 @@ def servers_table(servers: Mapping[str, Mapping[str, Any]]) -> str:
         [heading, *(form.format(of[key]) for of in servers.values())]
         for key, heading, form, _ in ROWS
     ]
-    return aligned(rows)
+    return align_rows(rows)
 
 
 @dataclass

@@ -14,7 +14,7 @@ from tests.load.accounting import ProcessReplaced, ProcessTree, spent_s
 from tests.load.asks import check_governed, check_passed_on, stream_body, whole_body
 from tests.load.peers.installs import Installed
 from tests.load.stand import WEB_WORKERS, Stand
-from tests.load.targets import LoadFailed, Target, asked
+from tests.load.targets import LoadFailed, Target, fetch_answer
 from tests.support import processes
 from tests.support.postgres import free_port
 from tests.support.running import clean_environment
@@ -66,10 +66,10 @@ def start_servers(stand: Stand, installed: Installed) -> list[Server]:
     servers = [Server(OURS, whole, stream, *trees)]
     servers += [start(stand, installed) for start in (_start_portkey, _start_litellm)]
     url = f"{stand.upstream_bases()['whole']}/chat/completions"
-    direct = asked(Target(url, _CREDENTIAL, whole_body()))
+    direct = fetch_answer(Target(url, _CREDENTIAL, whole_body()))
     for server in servers:
         check = check_governed if server.name == OURS else check_passed_on
-        check(asked(server.whole), direct)
+        check(fetch_answer(server.whole), direct)
     return servers
 
 
@@ -83,7 +83,7 @@ def _start_portkey(stand: Stand, installed: Installed) -> Server:
         name: {"x-portkey-provider": "openai", "x-portkey-custom-host": base}
         for name, base in stand.upstream_bases().items()
     }
-    return _started(PORTKEY, command, {"NODE_ENV": "production"}, port, stand, headers)
+    return _start(PORTKEY, command, {"NODE_ENV": "production"}, port, stand, headers)
 
 
 def _start_litellm(stand: Stand, installed: Installed) -> Server:
@@ -102,10 +102,10 @@ def _start_litellm(stand: Stand, installed: Installed) -> Server:
     config.write_text(yaml.safe_dump({"model_list": models, "litellm_settings": settings}))
     options = ["--host", "127.0.0.1", "--port", str(port), "--num_workers", str(WEB_WORKERS)]
     command = [str(installed.litellm), *options, "--config", str(config)]
-    return _started(LITELLM, command, _LITELLM_ENVIRONMENT, port, stand, {})
+    return _start(LITELLM, command, _LITELLM_ENVIRONMENT, port, stand, {})
 
 
-def _started(
+def _start(
     name: str,
     command: Sequence[str],
     env: Mapping[str, str],
@@ -143,7 +143,7 @@ def _started(
         if process.poll() is not None:
             raise LoadFailed(f"{name} did not start: status {process.returncode}")
         try:
-            return bool(asked(whole))
+            return bool(fetch_answer(whole))
         except LoadFailed:
             return False
 

@@ -182,7 +182,7 @@ SCHEMA = {"response_format", "structured_outputs"}
 LOGPROBS = {"logprobs", "top_logprobs"}
 
 
-def without(*names: str, status: int = 400) -> Callable[[dict[str, Any]], tuple[int, Any]]:
+def refusing_model(*names: str, status: int = 400) -> Callable[[dict[str, Any]], tuple[int, Any]]:
     """A model that refuses bodies with one of these fields."""
 
     def chat(body: dict[str, Any]) -> tuple[int, Any]:
@@ -208,12 +208,17 @@ def cut_off(body: dict[str, Any]) -> tuple[int, Any]:
     ("chat", "told", "takes", "decides"),
     [
         (able, "yes yes yes", LOGPROBS | TOOLS | SCHEMA, "logprobs"),
-        (without("tools", status=500), "yes no yes", LOGPROBS | SCHEMA, "logprobs"),
-        (without("logprobs"), "no yes yes", TOOLS | SCHEMA, "schema"),
-        (without("logprobs", "response_format"), "no yes no", TOOLS, None),
+        (refusing_model("tools", status=500), "yes no yes", LOGPROBS | SCHEMA, "logprobs"),
+        (refusing_model("logprobs"), "no yes yes", TOOLS | SCHEMA, "schema"),
+        (refusing_model("logprobs", "response_format"), "no yes no", TOOLS, None),
         (deaf, "ignored ignored ignored", {"tools"}, None),
         (cut_off, "untold untold untold", TOOLS | SCHEMA, "schema"),
-        (without("tools", "logprobs", status=429), "untold untold yes", TOOLS | SCHEMA, "schema"),
+        (
+            refusing_model("tools", "logprobs", status=429),
+            "untold untold yes",
+            TOOLS | SCHEMA,
+            "schema",
+        ),
     ],
 )
 def test_what_a_model_takes_is_found_out(

@@ -200,26 +200,26 @@ def test_auto_takes_the_price_from_the_book(small: dict[str, Any]) -> None:
 def test_a_credential_is_read_kept_replaced_and_removed(
     small: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def stored() -> str | None:
+    def read_stored() -> str | None:
         return Provider.objects.get().credential()
 
     provider = small["providers"][0]
     monkeypatch.setenv("CATALOGUE_TEST_KEY", "from the environment")
     provider["credential"] = "env:CATALOGUE_TEST_KEY"
     load_catalogue(small)
-    assert stored() == "from the environment"
+    assert read_stored() == "from the environment"
 
     del provider["credential"]
     assert load_catalogue(small)["changed"] == []
-    assert stored() == "from the environment"
+    assert read_stored() == "from the environment"
 
     provider["credential"] = "${NOT_EXPANDED}"
     assert load_catalogue(small)["changed"] == ["provider acme"]
-    assert stored() == "${NOT_EXPANDED}"
+    assert read_stored() == "${NOT_EXPANDED}"
 
     provider["credential"] = None
     assert load_catalogue(small)["changed"] == ["provider acme"]
-    assert stored() is None
+    assert read_stored() is None
 
 
 def test_aliases_are_added_moved_and_removed(small: dict[str, Any]) -> None:

@@ -58,13 +58,13 @@ NEWEST = ["a/dear", "b/middle", "a/cheap"]
 
 
 @pytest.fixture
-def listed(db: None) -> Snapshot:
+def listed_models(db: None) -> Snapshot:
     assert load_catalogue(CATALOGUE)["errors"] == []
     return build_snapshot()
 
 
-def read_page(listed: Snapshot, words: dict[str, str]) -> ModelPage:
-    return list_page(listed.listing, words, Now(NOW_S), path="/models")
+def read_page(listed_models: Snapshot, words: dict[str, str]) -> ModelPage:
+    return list_page(listed_models.listing, words, Now(NOW_S), path="/models")
 
 
 KEPT: list[tuple[str, list[str]]] = [
@@ -99,14 +99,14 @@ KEPT: list[tuple[str, list[str]]] = [
 ]
 
 
-def list_ids(listed: Snapshot, query: str, *known: LearnedStats) -> list[str]:
+def list_ids(listed_models: Snapshot, query: str, *known: LearnedStats) -> list[str]:
     asked = ModelQuery.read(dict(parse_qsl(query, keep_blank_values=True)))
-    return [found.id for found in filter_models(listed.listing, asked, Now(NOW_S, *known))]
+    return [found.id for found in filter_models(listed_models.listing, asked, Now(NOW_S, *known))]
 
 
-def test_a_filter_keeps_what_it_says(listed: Snapshot) -> None:
+def test_a_filter_keeps_what_it_says(listed_models: Snapshot) -> None:
     for query, ids in KEPT:
-        assert list_ids(listed, query) == ids, query
+        assert list_ids(listed_models, query) == ids, query
 
 
 ODD = [
@@ -119,25 +119,25 @@ ODD = [
 ]
 
 
-def test_an_odd_value_is_refused_by_name(listed: Snapshot) -> None:
+def test_an_odd_value_is_refused_by_name(listed_models: Snapshot) -> None:
     for query in ODD:
         name, _, value = query.partition("=")
         with pytest.raises(SchemaInvalid, match=f"^{name}: ") as caught:
-            read_page(listed, {name: value})
+            read_page(listed_models, {name: value})
 
         (issue,) = caught.value.metadata["issues"]
         assert caught.value.text == f"{name}: {issue['message']}"
         assert issue["path"] == name
 
 
-def test_pages_follow_one_another_to_the_end(listed: Snapshot) -> None:
-    first = read_page(listed, {"limit": "2", "q": "/"})
-    second = read_page(listed, {"limit": "2", "offset": "2", "q": "/"})
+def test_pages_follow_one_another_to_the_end(listed_models: Snapshot) -> None:
+    first = read_page(listed_models, {"limit": "2", "q": "/"})
+    second = read_page(listed_models, {"limit": "2", "offset": "2", "q": "/"})
 
     assert [found.id for found in [*first.models, *second.models]] == NEWEST
     assert (first.total_count, second.total_count) == (3, 3)
     assert first.next == "/models?limit=2&q=%2F&offset=2"
-    beyond = read_page(listed, {"offset": "1" * 18})
+    beyond = read_page(listed_models, {"offset": "1" * 18})
     assert (list(beyond.models), beyond.total_count, beyond.next, second.next) == (
         [],
         3,
@@ -146,10 +146,10 @@ def test_pages_follow_one_another_to_the_end(listed: Snapshot) -> None:
     )
 
 
-def test_counting_looks_at_what_comes_out(listed: Snapshot) -> None:
-    assert count_models(listed.listing, {}) == 3
-    assert count_models(listed.listing, {"output_modalities": "audio"}) == 1
-    assert count_models(listed.listing, {"output_modalities": "all", "q": "cheap"}) == 4
+def test_counting_looks_at_what_comes_out(listed_models: Snapshot) -> None:
+    assert count_models(listed_models.listing, {}) == 3
+    assert count_models(listed_models.listing, {"output_modalities": "audio"}) == 1
+    assert count_models(listed_models.listing, {"output_modalities": "all", "q": "cheap"}) == 4
 
 
 def alike(p50: float) -> Percentiles:
@@ -166,8 +166,8 @@ FIGURES = {
 CALLS = {"a/cheap": Calls(week=1, month=90), "a/dear": Calls(week=5, month=7)}
 
 
-def learned(listed: Snapshot) -> LearnedStats:
-    ends = [end for model in listed.listing for end in model.endpoints]
+def learned_stats(listed_models: Snapshot) -> LearnedStats:
+    ends = [end for model in listed_models.listing for end in model.endpoints]
     named = {f"{end.model_id} {end.tag}": end.pk for end in ends}
     return LearnedStats({named[name]: figures for name, figures in FIGURES.items()}, calls=CALLS)
 
@@ -188,6 +188,6 @@ TAUGHT: list[tuple[str, list[str]]] = [
 ]
 
 
-def test_what_traffic_has_taught_orders_and_filters(listed: Snapshot) -> None:
+def test_what_traffic_has_taught_orders_and_filters(listed_models: Snapshot) -> None:
     for query, ids in TAUGHT:
-        assert list_ids(listed, query, learned(listed)) == ids, query
+        assert list_ids(listed_models, query, learned_stats(listed_models)) == ids, query

@@ -252,13 +252,13 @@ def test_a_change_is_seen_at_the_next_look_and_the_old_view_stays_whole(
 def test_a_catalogue_that_never_loaded_is_unavailable_and_heals(
     small: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def gone() -> assembly.Rows:
+    def fail_query() -> assembly.Rows:
         raise OperationalError("the database is gone")
 
     load_catalogue(small)
     held = Catalogue()
     with monkeypatch.context() as broken:
-        broken.setattr(snapshot, "read_rows", gone)
+        broken.setattr(snapshot, "read_rows", fail_query)
         with pytest.raises(Unavailable):
             held.current()
 
@@ -297,7 +297,7 @@ def test_trouble_is_told_once_and_the_old_view_goes_on(
 ) -> None:
     looks = threading.Semaphore(0)
 
-    def gone() -> int:
+    def fail_query() -> int:
         looks.release()
         raise OperationalError("the database is gone")
 
@@ -305,7 +305,7 @@ def test_trouble_is_told_once_and_the_old_view_goes_on(
     held = Catalogue()
     before = held.current()
     settings.CATALOGUE_POLL_SECONDS = 0.01
-    monkeypatch.setattr(snapshot, "current_version", gone)
+    monkeypatch.setattr(snapshot, "current_version", fail_query)
     with caplog.at_level(logging.ERROR):
         held.start_polling()
         for _ in range(3):

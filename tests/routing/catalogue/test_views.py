@@ -228,10 +228,10 @@ def test_a_parked_endpoint_shows_it_and_stays_routable(
     process.health().park(alpha.pk, process.now(), hint_s=60)
     process.health().record_failure(beta.pk, process.now())
 
-    def shown(key: str) -> list[int]:
+    def list_statuses(key: str) -> list[int]:
         return [end["status"] for end in read("/models/acme/small/endpoints", key)["endpoints"]]
 
-    assert (shown(key), shown(""), turbo.status) == ([-2, -1, 0], [0, 0, 0], 0)
+    assert (list_statuses(key), list_statuses(""), turbo.status) == ([-2, -1, 0], [0, 0, 0], 0)
 
 
 def test_orders_by_speed_and_success_need_a_key(conformance: dict[str, Any], key: str) -> None:

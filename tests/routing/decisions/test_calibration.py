@@ -23,18 +23,18 @@ from routing.decisions.calibration import (
 weights = st.lists(st.floats(1e-6, 1), min_size=1, max_size=30)
 
 
-def of(weights: list[float]) -> tuple[float, ...]:
+def normalize(weights: list[float]) -> tuple[float, ...]:
     return tuple(each / sum(weights) for each in weights)
 
 
-def drawn(sharpened: float, count: int = 2500) -> list[Example]:
+def draw_examples(sharpened: float, count: int = 2500) -> list[Example]:
     """Answers of a model whose probabilities are the truth, to the power of `sharpened`."""
     dice = random.Random(7)
     examples = []
     for _ in range(count):
-        truth = of([dice.random() + 0.01 for _ in range(4)])
+        truth = normalize([dice.random() + 0.01 for _ in range(4)])
         [right] = dice.choices(range(4), truth)
-        examples.append(Example(of([each**sharpened for each in truth]), right))
+        examples.append(Example(normalize([each**sharpened for each in truth]), right))
     return examples
 
 
@@ -47,7 +47,7 @@ def test_a_temperature_by_hand():
 
 @given(weights, st.floats(TEMPERATURE_MIN, TEMPERATURE_MAX))
 def test_a_temperature_keeps_sum_and_order(weights, temperature):
-    before = of(weights)
+    before = normalize(weights)
     after = apply_temperature(before, temperature)
 
     assert sum(after) == pytest.approx(1, abs=1e-9)
@@ -57,7 +57,7 @@ def test_a_temperature_keeps_sum_and_order(weights, temperature):
 
 @given(weights, st.floats(0.3, 3))
 def test_a_temperature_can_be_taken_back(weights, temperature):
-    before = of(weights)
+    before = normalize(weights)
     there_and_back = apply_temperature(apply_temperature(before, temperature), 1 / temperature)
 
     assert there_and_back == pytest.approx(before, rel=1e-6, abs=1e-9)
@@ -65,7 +65,7 @@ def test_a_temperature_can_be_taken_back(weights, temperature):
 
 @pytest.mark.parametrize("sharpened", [0.5, 1.0, 2.0, 3.0])
 def test_the_fit_finds_how_much_too_sure_a_model_is(sharpened):
-    found = fit_temperature(drawn(sharpened))
+    found = fit_temperature(draw_examples(sharpened))
 
     assert found == pytest.approx(sharpened, rel=0.1)
 
@@ -97,7 +97,7 @@ def test_certainty_is_in_the_last_bin():
 
 
 def test_the_diagram_is_an_image_that_says_its_numbers():
-    before, after = build_report(drawn(3.0)), build_report(drawn(3.0), 3.0)
+    before, after = build_report(draw_examples(3.0)), build_report(draw_examples(3.0), 3.0)
     root = ElementTree.fromstring(draw_reliability("acme/<small>", before, after))  # noqa: S314 - Our own.
 
     texts = ["".join(each.itertext()) for each in root.iter("{http://www.w3.org/2000/svg}text")]

@@ -38,7 +38,7 @@ def test_probabilities_are_believed_and_made_to_sum_to_one() -> None:
     assert build_answer(QUEUE, judged)["choice"] == "billing"
 
 
-def rounded(shares: list[float], decimals: int) -> dict[str, Any]:
+def rounded_judgement(shares: list[float], decimals: int) -> dict[str, Any]:
     told = {str(n): round(share, decimals) for n, share in enumerate(shares)}
     return {"type": "choice", "probabilities": told}
 
@@ -51,7 +51,7 @@ def test_what_rounding_did_to_a_sum_is_forgiven(weights: list[float], decimals: 
     shares = [weight / math.fsum(weights) for weight in weights]
     question = choice(*map(str, range(len(shares))))
 
-    judged = native.read_judgement(question, rounded(shares, decimals))
+    judged = native.read_judgement(question, rounded_judgement(shares, decimals))
 
     assert math.isclose(math.fsum(judged.probabilities), 1, abs_tol=1e-9)
     off = len(shares) / 2 * 10**-decimals
@@ -63,21 +63,21 @@ def test_a_sum_that_no_rounding_explains_is_no_answer() -> None:
     names = [str(n) for n in range(200)]
     for shares in ([0.0] * 200, [0.01] * 200, [0.4, *[0.0] * 199]):
         with pytest.raises(NoAnswer):
-            native.read_judgement(choice(*names), rounded(shares, 2))
+            native.read_judgement(choice(*names), rounded_judgement(shares, 2))
     # Two hundred times less than half of a hundredth is much; four times is not.
-    native.read_judgement(choice(*names), rounded([0.6, *[0.0] * 199], 2))
+    native.read_judgement(choice(*names), rounded_judgement([0.6, *[0.0] * 199], 2))
     with pytest.raises(NoAnswer):
-        native.read_judgement(choice(*names[:4]), rounded([0.97, 0.0, 0.0, 0.0], 2))
+        native.read_judgement(choice(*names[:4]), rounded_judgement([0.97, 0.0, 0.0, 0.0], 2))
 
 
 def test_half_precision_is_forgiven_however_many_digits_are_told() -> None:
-    def told(sum_off: float) -> dict[str, Any]:
+    def read_told(sum_off: float) -> dict[str, Any]:
         shares = {"other": 0.1234567891234, "billing": 1 - 0.1234567891234 + sum_off}
         return {"type": "choice", "probabilities": shares}
 
-    native.read_judgement(QUEUE, told(0.003))
+    native.read_judgement(QUEUE, read_told(0.003))
     with pytest.raises(NoAnswer):
-        native.read_judgement(QUEUE, told(-0.004))
+        native.read_judgement(QUEUE, read_told(-0.004))
 
 
 def test_a_confidence_of_the_upstream_s_own_is_told() -> None:

@@ -58,7 +58,7 @@ def keys_of(question: TypedQuestion) -> Sequence[str]:
     return question.criteria if question.kind == "score" else question.labels
 
 
-def answered(body: dict[str, Any], weights: Mapping[str, float]) -> dict[str, Any]:
+def simulate_answer(body: dict[str, Any], weights: Mapping[str, float]) -> dict[str, Any]:
     """What the simulated model says."""
     verdicts = Verdicts()
     verdicts.put("judge", {"verdicts": [{"when": "", "weights": dict(weights)}]})
@@ -68,7 +68,9 @@ def answered(body: dict[str, Any], weights: Mapping[str, float]) -> dict[str, An
 
 def by_letters(question: TypedQuestion, weights: Mapping[str, float]) -> Judgement:
     parts = split_question(question, LIMITS)
-    said = [answered(logprobs.build_request("A state", part), weights) for part in parts.parts]
+    said = [
+        simulate_answer(logprobs.build_request("A state", part), weights) for part in parts.parts
+    ]
     found = [
         logprobs.read_judgement(part, one["logprobs"])
         for part, one in zip(parts.parts, said, strict=True)
@@ -78,7 +80,7 @@ def by_letters(question: TypedQuestion, weights: Mapping[str, float]) -> Judgeme
 
 def by_numbers(question: TypedQuestion, weights: Mapping[str, float]) -> Judgement:
     parts = split_question(question, QuestionLimits(schema.LABELS_MAX))
-    said = [answered(schema.build_request("A state", part), weights) for part in parts.parts]
+    said = [simulate_answer(schema.build_request("A state", part), weights) for part in parts.parts]
     found = [
         schema.read_judgement(part, one["text"])
         for part, one in zip(parts.parts, said, strict=True)

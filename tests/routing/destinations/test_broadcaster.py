@@ -251,10 +251,10 @@ def test_what_finds_no_room_is_dropped_and_counted() -> None:
     sender.send()
     assert sender.dropped == 2
 
-    def gone(messages: Sequence[Message]) -> list[Message]:
+    def fail_store(messages: Sequence[Message]) -> list[Message]:
         raise OSError("canary")
 
-    broken = Broadcaster(Full(), gone)
+    broken = Broadcaster(Full(), fail_store)
     broken.observe([PLAIN])
     broken.send()
     assert broken.dropped == 1

@@ -8,7 +8,7 @@ from pydantic import TypeAdapter
 
 from gateway.http.validation import UNDEFINED
 from routing.formats.caller import CallerFormat
-from tests.routing.formats.messages.bodies import USE, said
+from tests.routing.formats.messages.bodies import USE, message_by
 from tests.routing.formats.responses.bodies import CALL
 
 Body = dict[str, Any]
@@ -18,7 +18,7 @@ _WORDS: Final = ("f", "https://x.example/", "UTC", "1", "data:image/png;base64,A
 # What stands before the conversation, for results that answer a call and items that say nothing.
 _BEFORE: Final[dict[str, tuple[str, list[Body]]]] = {
     "chat": ("messages", [{"role": "assistant", "function_call": {"name": "f", "arguments": ""}}]),
-    "messages": ("messages", [said("assistant", {**USE, "id": "f"})]),
+    "messages": ("messages", [message_by("assistant", {**USE, "id": "f"})]),
     "responses": ("input", [{"role": "user", "content": "f"}, {**CALL, "call_id": "f"}]),
 }
 

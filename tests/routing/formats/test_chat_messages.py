@@ -38,7 +38,7 @@ def sound(**fields: Any) -> Body:
     return {"type": "input_audio", "input_audio": {"data": "AA", **fields}}
 
 
-def by(role: str, content: Any, **fields: Any) -> Body:
+def message_by(role: str, content: Any, **fields: Any) -> Body:
     return {"role": role, "content": content, **fields}
 
 
@@ -55,10 +55,12 @@ def test_an_unknown_role_and_what_is_no_message_are_named_at_their_path() -> Non
 @pytest.mark.parametrize(
     "message",
     [
-        by("developer", "", name="n", unknown=object()),
-        by("user", [{"type": "text", "text": ""}]),
-        by("assistant", []),
-        by("assistant", None, reasoning_details=[DETAIL], audio={"id": "a"}, annotations=[{}]),
+        message_by("developer", "", name="n", unknown=object()),
+        message_by("user", [{"type": "text", "text": ""}]),
+        message_by("assistant", []),
+        message_by(
+            "assistant", None, reasoning_details=[DETAIL], audio={"id": "a"}, annotations=[{}]
+        ),
     ],
 )
 def test_a_message_may_be_empty_and_stand_anywhere(message: Body) -> None:
@@ -68,11 +70,11 @@ def test_a_message_may_be_empty_and_stand_anywhere(message: Body) -> None:
 @pytest.mark.parametrize(
     ("message", "path"),
     [
-        (by("system", [image("http://x")]), "content.0.type"),
-        (by("user", []), "content"),
-        (by("assistant", None, tool_calls=[{**CALL, "type": "x"}]), "tool_calls.0.type"),
-        (by("assistant", None, images=[TEXT]), "images.0.type"),
-        (by("tool", [], tool_call_id="c1"), "content"),
+        (message_by("system", [image("http://x")]), "content.0.type"),
+        (message_by("user", []), "content"),
+        (message_by("assistant", None, tool_calls=[{**CALL, "type": "x"}]), "tool_calls.0.type"),
+        (message_by("assistant", None, images=[TEXT]), "images.0.type"),
+        (message_by("tool", [], tool_call_id="c1"), "content"),
     ],
 )
 def test_a_broken_message_is_named_at_its_path(message: Body, path: str) -> None:
@@ -80,7 +82,7 @@ def test_a_broken_message_is_named_at_its_path(message: Body, path: str) -> None
 
 
 def test_a_tool_message_answers_an_earlier_call() -> None:
-    answer = by("tool", "x", tool_call_id="c1")
+    answer = message_by("tool", "x", tool_call_id="c1")
     chars = accepted(messages=[USER, CALLED, answer]).prompt_text_chars
     for said in ([USER, answer], [USER, answer, CALLED]):
         error = refused(messages=said)
@@ -105,7 +107,9 @@ def test_a_tool_message_answers_an_earlier_call() -> None:
     ],
 )
 def test_a_part_of_each_type_passes(part: Body) -> None:
-    accepted(messages=[by("user", [part]), CALLED, by("tool", [part], tool_call_id="c1")])
+    accepted(
+        messages=[message_by("user", [part]), CALLED, message_by("tool", [part], tool_call_id="c1")]
+    )
 
 
 @pytest.mark.parametrize(
@@ -124,7 +128,7 @@ def test_a_part_of_each_type_passes(part: Body) -> None:
     ],
 )
 def test_a_broken_part_is_named_at_its_path(part: Body, path: str) -> None:
-    assert paths(messages=[by("user", [part])]) == [f"messages.0.content.0.{path}"]
+    assert paths(messages=[message_by("user", [part])]) == [f"messages.0.content.0.{path}"]
 
 
 @pytest.mark.parametrize(
@@ -142,7 +146,7 @@ def test_a_known_reasoning_detail_is_checked_and_an_unknown_one_replayed(
     kind: str, fields: Body, wrong: str | None
 ) -> None:
     detail = {"type": f"reasoning.{kind}", **fields}
-    said = [by("assistant", None, reasoning_details=[{}, detail])]
+    said = [message_by("assistant", None, reasoning_details=[{}, detail])]
     if wrong is None:
         accepted(messages=said)
     else:
@@ -150,7 +154,7 @@ def test_a_known_reasoning_detail_is_checked_and_an_unknown_one_replayed(
 
 
 def chat_with(part: Body, role: str = "user") -> Body:
-    return {"messages": [CALLED, by(role, [part], tool_call_id="c1")]}
+    return {"messages": [CALLED, message_by(role, [part], tool_call_id="c1")]}
 
 
 def messages_with(block: Body) -> Body:
@@ -159,7 +163,7 @@ def messages_with(block: Body) -> Body:
 
 def responses_with(part: Body, *, of_tool: bool = False) -> Body:
     output = [responses.CALL, {**responses.CALL_OUTPUT, "output": [part]}]
-    return {"input": output if of_tool else [by("user", [part])]}
+    return {"input": output if of_tool else [message_by("user", [part])]}
 
 
 def block_of(url: str) -> Body:
@@ -210,4 +214,6 @@ def test_an_image_is_of_a_type_that_upstreams_take_whichever_way_it_comes(way: s
 
 
 def test_an_image_of_an_answer_may_come_back_whatever_its_type() -> None:
-    accepted(messages=[by("assistant", None, images=[image("data:image/avif;base64,AAAA")])])
+    accepted(
+        messages=[message_by("assistant", None, images=[image("data:image/avif;base64,AAAA")])]
+    )

@@ -142,15 +142,19 @@ def test_allowed_and_excluded_domains_exclude_each_other() -> None:
 
 @pytest.mark.parametrize("kind", ["router:advisor", "router:subagent"])
 def test_helper_models_have_unique_names(kind: str) -> None:
-    def named(name: str, of: str = kind) -> dict[str, Any]:
+    def named_tool(name: str, of: str = kind) -> dict[str, Any]:
         return {"type": of, "parameters": {"name": name}}
 
     nameless = {"type": kind}
     for bodies in FORMATS.values():
-        bodies.accepted(tools=[named("a"), named("b"), nameless, DATETIME])
-        bodies.accepted(tools=[named("a", "router:advisor"), named("a", "router:subagent")])
-        assert bodies.paths(tools=[named("a"), named(" a ")]) == ["tools.1.parameters.name"]
-        twice = [nameless, named("a"), nameless]
+        bodies.accepted(tools=[named_tool("a"), named_tool("b"), nameless, DATETIME])
+        bodies.accepted(
+            tools=[named_tool("a", "router:advisor"), named_tool("a", "router:subagent")]
+        )
+        assert bodies.paths(tools=[named_tool("a"), named_tool(" a ")]) == [
+            "tools.1.parameters.name"
+        ]
+        twice = [nameless, named_tool("a"), nameless]
         assert bodies.paths(tools=twice) == ["tools.2.parameters.name"]
 
 
@@ -251,7 +255,7 @@ def test_transforms_switch_context_compression() -> None:
     assert accepted(transforms=["middle-out"], plugins=off).plugins == off
 
 
-def moved(tool: Any) -> Any:
+def move_settings(tool: Any) -> Any:
     return move_tool_settings({"tools": [tool]})["tools"][0]
 
 
@@ -284,14 +288,17 @@ INNER_MOVED = [{"type": "router:datetime", "parameters": {"timezone": "UTC"}}]
 def test_settings_beside_the_type_are_moved_inside(
     kind: str, beside: dict[str, Any], expected: dict[str, Any]
 ) -> None:
-    assert moved({"type": f"router:{kind}", **beside}) == {"type": f"router:{kind}", **expected}
+    assert move_settings({"type": f"router:{kind}", **beside}) == {
+        "type": f"router:{kind}",
+        **expected,
+    }
 
 
 def test_settings_of_tools_in_plugins_and_namespaces_are_moved_too() -> None:
     body = {"plugins": [{"id": "fusion", "tools": INNER}, "x"]}
     assert move_tool_settings(body)["plugins"] == [{"id": "fusion", "tools": INNER_MOVED}, "x"]
     space = {"type": "namespace", "name": "n", "tools": INNER}
-    assert moved(space) == {**space, "tools": INNER_MOVED}
+    assert move_settings(space) == {**space, "tools": INNER_MOVED}
 
 
 @pytest.mark.parametrize(

@@ -53,10 +53,10 @@ def meaning(format: CallerFormat, body: Body) -> Any:
     asked = asdict(request)
     for name in ("body", "original", *_SIZES):
         del asked[name]
-    return without_nulls([asked, *_sent(request)])
+    return without_nulls([asked, *_upstream_bodies(request)])
 
 
-def _sent(request: ChatRequest) -> Iterator[Any]:
+def _upstream_bodies(request: ChatRequest) -> Iterator[Any]:
     """What upstreams of every kind are sent."""
     if request.decides:
         assert request.original is not None

@@ -12,13 +12,13 @@ from tests.routing.formats.messages import streams as messages
 from tests.routing.formats.messages.stream_reader import Read
 from tests.routing.formats.responses import answers as responses
 from tests.routing.formats.responses.reader import Reader
-from tests.routing.guarding.filtering import placed
+from tests.routing.guarding.filtering import place_filter
 from tests.routing.guarding.test_output_streams import guard_of
 
 THOUGHT = {"type": "reasoning.text", "format": "anthropic-claude-v1", "index": 0}
 UNNUMBERED = {"type": "reasoning.text", "format": "anthropic-claude-v1"}
 # It holds a text to its end.
-WHOLE = placed("redact", pattern="BEGIN.*END")
+WHOLE = place_filter("redact", pattern="BEGIN.*END")
 
 both_ways = pytest.mark.parametrize("is_guarded", [False, True])
 each_numbering = pytest.mark.parametrize("fields", [THOUGHT, UNNUMBERED])

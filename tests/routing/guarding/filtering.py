@@ -11,7 +11,7 @@ ID = uuid.UUID(int=7)
 MAIL = "ada@example.org"
 
 
-def placed(
+def place_filter(
     action: Action, builtin: str = "", *, scope: Scope = "key", **more: Any
 ) -> GuardrailFilter:
     return GuardrailFilter(FilterEntry(action, builtin=builtin, **more), scope, ID)

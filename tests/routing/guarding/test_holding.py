@@ -64,11 +64,11 @@ def cases(size_bytes: int) -> dict[str, Callable[[], _Job]]:
     counted = {"pattern": "|".join(f"[^{chr(97 + n)}]{{900}}" for n in range(8))}
 
     def text(piece: str, action: str, *filters: str | _FILTER) -> Callable[[], _Job]:
-        def made() -> _Job:
+        def make_job() -> _Job:
             content = piece * (size_bytes // len(piece.encode()))
             return _chat({"role": "user", "content": content}), _filters(action, filters)
 
-        return made
+        return make_job
 
     return {
         "redacted a hundred thousand times": text(mail + "or so " * 50, "redact", "email", "phone"),

@@ -13,18 +13,18 @@ from routing.entities.exchange import ProviderExtras
 from routing.formats.caller import Ending, ToolActivity
 from routing.guarding.output_guard import OutputGuard
 from routing.guarding.stream_guard import GuardedWriter
-from tests.routing.guarding.filtering import MAIL, chat_of, placed, user
+from tests.routing.guarding.filtering import MAIL, chat_of, place_filter, user
 
 CARD = "4111 1111 1111 1111"
 WORDS = [MAIL, CARD, "192.0.2.7", "+49 30 1234567", "Project Phoenix", "key-42", "tail"]
 WORDS += ["hello", " ", "\n", ". ", "1 2 3", "a@b", "::", "ä€", "Project", "-", "x" * 40]
 FILTERS = (
-    placed("redact", "email"),
-    placed("redact", "credit-card"),
-    placed("redact", "ip-address"),
-    placed("redact", "phone"),
-    placed("redact", pattern="Project Phoenix", label="SECRET"),
-    placed("redact", pattern=r"key-[0-9]+"),
+    place_filter("redact", "email"),
+    place_filter("redact", "credit-card"),
+    place_filter("redact", "ip-address"),
+    place_filter("redact", "phone"),
+    place_filter("redact", pattern="Project Phoenix", label="SECRET"),
+    place_filter("redact", pattern=r"key-[0-9]+"),
 )
 NO_USAGE: Any = {}
 
@@ -70,17 +70,17 @@ def end(writer: GuardedWriter, finish: str = "stop") -> None:
     writer.write_ending(Ending(finish, "stop", NO_USAGE, None, None, None, None, None))
 
 
-def guarded(guard: OutputGuard) -> tuple[Reader, GuardedWriter]:
+def guarded_writer(guard: OutputGuard) -> tuple[Reader, GuardedWriter]:
     reader = Reader()
     return reader, GuardedWriter(reader, guard, None)  # type: ignore[arg-type]  # As much as is called.
 
 
 def without_mail() -> tuple[Reader, GuardedWriter]:
-    return guarded(guard_of(placed("redact", "email")))
+    return guarded_writer(guard_of(place_filter("redact", "email")))
 
 
 def stream(guard: OutputGuard, pieces: list[str]) -> Reader:
-    reader, writer = guarded(guard)
+    reader, writer = guarded_writer(guard)
     for piece in pieces:
         writer.delta({"content": piece}, {"content": []})
     end(writer)
@@ -92,31 +92,31 @@ def stream(guard: OutputGuard, pieces: list[str]) -> Reader:
 @pytest.mark.parametrize(
     ("filter", "said", "held"),
     [
-        (placed("redact", "email"), "All but the last wo", "wo"),
-        (placed("redact", "email"), "请联系我们的客服部门,邮箱是ada@exam", "ada@exam"),
-        (placed("redact", "ip-address"), "服务器地址是192.0.", "192.0."),
+        (place_filter("redact", "email"), "All but the last wo", "wo"),
+        (place_filter("redact", "email"), "请联系我们的客服部门,邮箱是ada@exam", "ada@exam"),
+        (place_filter("redact", "ip-address"), "服务器地址是192.0.", "192.0."),
         (
-            placed("redact", "regex-prompt-injection"),
+            place_filter("redact", "regex-prompt-injection"),
             "Please do ignore all  the",
             "ignore all  the",
         ),
-        (placed("block", pattern="秘密计划"), "这是一个没有空格的句子,其中有秘密", "秘密"),
-        (placed("block", pattern=r"密码[::]\S+"), "没有空格的句子没有关系密码", "密码"),
-        (placed("block", pattern=r"密码[::]\S+"), "没有空格的密码:很长很长", "密码:很长很长"),
-        (placed("block", pattern=r"\bsecret\b"), "no secrets and no secret", "secret"),
-        (placed("block", pattern=r"(?i)Project\s+X"), "of the PROJECT  ", "PROJECT  "),
-        (placed("block", pattern=r"BEGIN.*END"), "on a line BEGIN x\nof its own", ""),
-        (placed("block", pattern=r"a(?:b|(?i:c)d){2,3}e$"), "x abab aCdabcd", "abcd"),
-        (placed("block", pattern=r"\x41\101[^\]a][[:digit:]]"), "BAA", "AA"),
+        (place_filter("block", pattern="秘密计划"), "这是一个没有空格的句子,其中有秘密", "秘密"),
+        (place_filter("block", pattern=r"密码[::]\S+"), "没有空格的句子没有关系密码", "密码"),
+        (place_filter("block", pattern=r"密码[::]\S+"), "没有空格的密码:很长很长", "密码:很长很长"),
+        (place_filter("block", pattern=r"\bsecret\b"), "no secrets and no secret", "secret"),
+        (place_filter("block", pattern=r"(?i)Project\s+X"), "of the PROJECT  ", "PROJECT  "),
+        (place_filter("block", pattern=r"BEGIN.*END"), "on a line BEGIN x\nof its own", ""),
+        (place_filter("block", pattern=r"a(?:b|(?i:c)d){2,3}e$"), "x abab aCdabcd", "abcd"),
+        (place_filter("block", pattern=r"\x41\101[^\]a][[:digit:]]"), "BAA", "AA"),
         # What nobody knows the beginnings of, in flags and quotations.
-        (placed("block", pattern=r"a(?i)b"), "zzz", "zzz"),
-        (placed("block", pattern=r"\Qa.b"), "zzz", "zzz"),
+        (place_filter("block", pattern=r"a(?i)b"), "zzz", "zzz"),
+        (place_filter("block", pattern=r"\Qa.b"), "zzz", "zzz"),
     ],
 )
 def test_only_what_may_become_a_match_is_held_back(
     filter: GuardrailFilter, said: str, held: str
 ) -> None:
-    reader, writer = guarded(guard_of(filter))
+    reader, writer = guarded_writer(guard_of(filter))
     writer.delta({"content": said})
     assert reader.text() + held == said
 
@@ -131,11 +131,11 @@ PATTERNS = [
 ]
 
 
-NUMBERS = tuple(placed("redact", slug) for slug in ("credit-card", "phone", "ssn"))
+NUMBERS = tuple(place_filter("redact", slug) for slug in ("credit-card", "phone", "ssn"))
 CUT = st.one_of(
     st.tuples(st.just(FILTERS), st.lists(st.sampled_from(WORDS), max_size=12).map("".join)),
     st.tuples(
-        st.sampled_from(PATTERNS).map(lambda pattern: (placed("redact", pattern=pattern),)),
+        st.sampled_from(PATTERNS).map(lambda pattern: (place_filter("redact", pattern=pattern),)),
         st.text("abc 密码", max_size=40),
     ),
     st.tuples(st.just(NUMBERS), st.text("0123456789 -.", max_size=300)),
@@ -161,7 +161,7 @@ def test_a_stream_says_what_the_whole_answer_says(
 
 
 def test_a_blocked_stream_ends_as_filtered_and_says_nothing_of_it() -> None:
-    guard = guard_of(placed("block", pattern="Project Phoenix"))
+    guard = guard_of(place_filter("block", pattern="Project Phoenix"))
     reader = stream(guard, ["It is called Pro", "ject Pho", "enix and ", "more of it"])
 
     assert "Phoenix" not in reader.text()
@@ -215,7 +215,7 @@ def test_arguments_of_tools_leave_as_a_whole_and_filtered(
 @pytest.mark.parametrize("arguments", ['{"to": "ada@example.org', "", {"to": "ada@example.org"}])
 def test_arguments_of_any_form_are_looked_at(arguments: Any) -> None:
     call = {"index": 0, "id": "c", "function": {"name": "f", "arguments": arguments}}
-    whole = guard_of(placed("redact", "email")).guard_message({"tool_calls": [call]})
+    whole = guard_of(place_filter("redact", "email")).guard_message({"tool_calls": [call]})
     reader, writer = without_mail()
     writer.delta({"tool_calls": [call]})
     end(writer, "tool_calls")
@@ -228,7 +228,7 @@ def test_speech_is_heard_only_where_its_transcript_stays_as_it_is(
     words: str, is_heard: bool
 ) -> None:
     said = f"Ask {words} please."
-    spoken = guard_of(placed("redact", "email")).guard_message(
+    spoken = guard_of(place_filter("redact", "email")).guard_message(
         {"audio": {"id": "a", "transcript": said, "data": "UklGRg=="}}
     )["audio"]
     reader, writer = without_mail()
@@ -242,7 +242,7 @@ def test_speech_is_heard_only_where_its_transcript_stays_as_it_is(
 
 
 def test_numbers_without_end_are_not_held_for_ever() -> None:
-    reader, writer = guarded(guard_of(placed("redact", "credit-card")))
+    reader, writer = guarded_writer(guard_of(place_filter("redact", "credit-card")))
     for _ in range(200):
         writer.delta({"content": "0 1 "})
     assert len(reader.text()) >= 200 * 4 - 40
@@ -270,7 +270,7 @@ def test_what_server_tools_are_called_with_and_come_to_is_looked_at() -> None:
 
 
 def test_what_tools_do_is_not_told_once_the_answer_is_kept_back() -> None:
-    reader, writer = guarded(guard_of(placed("block", pattern="Phoenix")))
+    reader, writer = guarded_writer(guard_of(place_filter("block", pattern="Phoenix")))
     writer.delta({"content": "It is Phoenix"})
     activity = ToolActivity("c", "gateway:web_search", "search", "{}")
     assert writer.begin_tool(activity) + writer.end_tool(activity) == b""
@@ -305,7 +305,7 @@ def test_quotes_and_what_is_the_provider_s_own_are_looked_at() -> None:
     extras = ProviderExtras({"said": MAIL}, {"said": MAIL})
     writer.write_ending(Ending("stop", "stop", NO_USAGE, None, None, None, None, None, extras))
 
-    whole = guard_of(placed("redact", "email")).guard_message(delta)
+    whole = guard_of(place_filter("redact", "email")).guard_message(delta)
     for read in (whole, {name: each for part in reader.deltas for name, each in part.items()}):
         assert MAIL not in str(read)
         assert read["annotations"][0]["url_citation"]["content"] == "Ask [EMAIL]."
@@ -315,8 +315,8 @@ def test_quotes_and_what_is_the_provider_s_own_are_looked_at() -> None:
 
 
 def test_in_the_shadow_nothing_changes_and_everything_is_counted() -> None:
-    shadow = placed("flag", "email", shadow="redact")
-    guard = guard_of(shadow, placed("flag", pattern="Phoenix"))
+    shadow = place_filter("flag", "email", shadow="redact")
+    guard = guard_of(shadow, place_filter("flag", pattern="Phoenix"))
     reader = stream(guard, ["ada@exam", "ple.org and Phoe", "nix"])
     assert reader.text() == "ada@example.org and Phoenix"
     stages = {stage["data"]["action"]: stage["data"]["matches"] for stage in guard.take_stages()}
@@ -343,7 +343,7 @@ class Watcher:
 @pytest.mark.parametrize("word", ["good", "bad"])
 @pytest.mark.parametrize("acts", [True, False])
 def test_external_guards_look_once_at_what_filters_leave(acts: bool, word: str) -> None:
-    guard, watcher = guard_of(placed("redact", "email")), Watcher(acts=acts)
+    guard, watcher = guard_of(place_filter("redact", "email")), Watcher(acts=acts)
     guard.add_external(watcher)
     reader = Reader()
     writer = GuardedWriter(reader, guard, None)  # type: ignore[arg-type]  # As above.
@@ -374,8 +374,8 @@ def test_what_comes_between_ends_no_text() -> None:
 
 def test_a_flag_beside_a_filter_that_acts_counts_once() -> None:
     arguments = '{"about": "Phoenix"}'
-    guard = guard_of(placed("redact", "email"), placed("flag", pattern="Phoenix"))
-    _, writer = guarded(guard)
+    guard = guard_of(place_filter("redact", "email"), place_filter("flag", pattern="Phoenix"))
+    _, writer = guarded_writer(guard)
     writer.delta(call_piece(0, arguments, id="c"))
     end(writer, "tool_calls")
     (stage,) = guard.take_stages()

@@ -13,13 +13,13 @@ from tests.routing.formats.messages.test_stream_properties import deltas_of, ite
 from tests.routing.formats.responses import answers as responses
 from tests.routing.formats.responses.reader import Reader
 from tests.routing.formats.responses.test_stream_properties import answers
-from tests.routing.guarding.filtering import placed
+from tests.routing.guarding.filtering import place_filter
 from tests.routing.guarding.test_output_streams import guard_of
 
 Delta = dict[str, Any]
-FILTERS = (placed("redact", "email"), placed("redact", "phone"))
+FILTERS = (place_filter("redact", "email"), place_filter("redact", "phone"))
 # It holds a text to its end.
-WHOLE = (placed("redact", pattern="BEGIN.*END"),)
+WHOLE = (place_filter("redact", pattern="BEGIN.*END"),)
 filters = st.sampled_from([FILTERS, WHOLE])
 
 

@@ -11,14 +11,14 @@ from routing.formats.decisions import parse_decisions, read_questions
 from routing.formats.messages.read import parse_messages
 from routing.formats.responses.read import parse_responses
 from routing.guarding.texts import change_texts
-from tests.routing.guarding.filtering import MAIL, chat_of, placed, run, user
+from tests.routing.guarding.filtering import MAIL, chat_of, place_filter, run, user
 
 ENCODED = base64.b64encode(MAIL.encode()).decode()
-BLOCK, REDACT = placed("block", "email"), placed("redact", "email")
-USER_ONLY = placed("block", "email", user_only=True)
+BLOCK, REDACT = place_filter("block", "email"), place_filter("redact", "email")
+USER_ONLY = place_filter("block", "email", user_only=True)
 
 
-def said(role: str, *parts: dict[str, Any], **more: Any) -> dict[str, Any]:
+def message_by(role: str, *parts: dict[str, Any], **more: Any) -> dict[str, Any]:
     return {"role": role, "content": list(parts), **more}
 
 
@@ -40,15 +40,15 @@ FILE = {"filename": "a.txt", "file_data": f"data:text/plain;base64,{ENCODED}"}
 PICTURE = {"type": "image_url", "image_url": {"url": "https://x.test/i.png"}}
 CHAT_PLACES: dict[str, list[dict[str, Any]]] = {
     "system": [{"role": "system", "content": MAIL}, HI],
-    "developer part": [said("developer", text(MAIL)), HI],
+    "developer part": [message_by("developer", text(MAIL)), HI],
     "user": [user(MAIL)],
     "name": [{**HI, "name": MAIL}],
-    "one part of many": [said("user", text("hi"), PICTURE, text(MAIL))],
+    "one part of many": [message_by("user", text("hi"), PICTURE, text(MAIL))],
     "assistant": [HI, {"role": "assistant", "content": MAIL}, GO],
     "reasoning": [HI, {"role": "assistant", "content": "x", "reasoning": MAIL}, GO],
     "call": [HI, calling(json.dumps({"to": [MAIL]})), result("ok")],
     "result": [HI, calling("{}"), result([text(MAIL)])],
-    "text file": [said("user", {"type": "file", "file": FILE})],
+    "text file": [message_by("user", {"type": "file", "file": FILE})],
 }
 
 
@@ -64,25 +64,25 @@ def test_every_place_of_a_chat_request(place: str) -> None:
     parse_chat(done.chat.body, session_header=None)
 
 
-def used(given: Any, content: str) -> list[dict[str, Any]]:
+def tool_use_messages(given: Any, content: str) -> list[dict[str, Any]]:
     use = {"type": "tool_use", "id": "t1", "name": "f", "input": given}
     answer = {"type": "tool_result", "tool_use_id": "t1", "content": content}
-    return [HI, said("assistant", use), said("user", answer)]
+    return [HI, message_by("assistant", use), message_by("user", answer)]
 
 
 SOURCE = {"type": "text", "media_type": "text/plain", "data": MAIL}
 MESSAGES_PLACES: dict[str, dict[str, Any]] = {
     "system": {"system": [text(MAIL)], "messages": [HI]},
     "user": {"messages": [user(MAIL)]},
-    "document": {"messages": [said("user", {"type": "document", "source": SOURCE})]},
-    "use": {"messages": used({"to": MAIL}, "ok")},
-    "result": {"messages": used({}, MAIL)},
+    "document": {"messages": [message_by("user", {"type": "document", "source": SOURCE})]},
+    "use": {"messages": tool_use_messages({"to": MAIL}, "ok")},
+    "result": {"messages": tool_use_messages({}, MAIL)},
 }
-ANSWER = said("assistant", text(MAIL, "output_text"), type="message")
+ANSWER = message_by("assistant", text(MAIL, "output_text"), type="message")
 SEARCH = {"type": "web_search_call", "id": "w", "action": {"query": MAIL}}
 
 
-def called(arguments: str, output: str) -> list[dict[str, Any]]:
+def call_items(arguments: str, output: str) -> list[dict[str, Any]]:
     call = {"type": "function_call", "call_id": "c", "name": "f", "arguments": arguments}
     return [HI, call, {"type": "function_call_output", "call_id": "c", "output": output}]
 
@@ -90,10 +90,10 @@ def called(arguments: str, output: str) -> list[dict[str, Any]]:
 RESPONSES_PLACES: dict[str, dict[str, Any]] = {
     "instructions": {"instructions": MAIL, "input": "hi"},
     "input": {"input": MAIL},
-    "message": {"input": [said("user", text(MAIL, "input_text"))]},
+    "message": {"input": [message_by("user", text(MAIL, "input_text"))]},
     "answer": {"input": [HI, ANSWER]},
-    "call": {"input": called(f'{{"to":"{MAIL}"}}', "ok")},
-    "output": {"input": called("{}", MAIL)},
+    "call": {"input": call_items(f'{{"to":"{MAIL}"}}', "ok")},
+    "output": {"input": call_items("{}", MAIL)},
     "replayed": {"input": [HI, SEARCH]},
 }
 FORMATS: dict[str, tuple[Any, dict[str, dict[str, Any]], dict[str, Any]]] = {
@@ -132,15 +132,15 @@ def test_user_only_leaves_the_others_alone() -> None:
     assert refused == {"user", "name", "one part of many", "text file"}
     assert not is_refused(**MESSAGES_PLACES["result"])
     assert is_refused(**MESSAGES_PLACES["user"])
-    both = run(chat_of(*CHAT_PLACES["system"]), USER_ONLY, placed("flag", "email"))
+    both = run(chat_of(*CHAT_PLACES["system"]), USER_ONLY, place_filter("flag", "email"))
     assert both.stages[0]["data"]["action"] == "flagged"
 
 
 def test_ids_names_and_media_are_no_text() -> None:
     picture = {"type": "image_url", "image_url": {"url": "https://zz.test/zz.png"}}
     call = calling('{"zz": 1, "n": 2}', "zz_tool", "call_zz")
-    chat = chat_of(HI, call, result("ok", "call_zz"), said("user", picture))
-    done = run(chat, placed("redact", pattern="zz"), placed("redact", pattern="^2$"))
+    chat = chat_of(HI, call, result("ok", "call_zz"), message_by("user", picture))
+    done = run(chat, place_filter("redact", pattern="zz"), place_filter("redact", pattern="^2$"))
     redacted = calling('{"[REDACTED]":1,"n":"[REDACTED]"}', "zz_tool", "call_zz")
     assert done.chat.body["messages"][1] == redacted
     assert done.chat.body["messages"][3] == chat.body["messages"][3]
@@ -165,7 +165,7 @@ def asking(**body: Any) -> ChatRequest:
     return parse_decisions(whole, session_header=None)
 
 
-def hidden(text: str, by_user: bool) -> str:
+def mask_addresses(text: str, by_user: bool) -> str:
     assert by_user
     return text.replace(MAIL, "[EMAIL]").replace("bob@example.org", "[EMAIL]")
 
@@ -179,7 +179,7 @@ def test_nothing_to_change_changes_nothing() -> None:
     choice = {"type": "choice", "instructions": "?", "criteria": {"a": None, "b": {"c": [1]}}}
     score = {"type": "score", "instructions": ["?"], "criteria": ["low", "high"]}
     chat = asking(state={"a": [1.5, None]}, questions={"c": choice, "s": score})
-    assert change_texts(chat, hidden) is chat
+    assert change_texts(chat, mask_addresses) is chat
 
 
 def test_every_place_is_changed() -> None:
@@ -190,7 +190,7 @@ def test_every_place_is_changed() -> None:
     }
     chat = asking(state=[{MAIL: MAIL}, 5], questions=questions)
 
-    new = change_texts(chat, hidden)
+    new = change_texts(chat, mask_addresses)
 
     assert MAIL not in str(original(new)["state"])
     # What the caller calls it is for the caller alone.
@@ -203,6 +203,6 @@ def test_every_place_is_changed() -> None:
 def test_labels_that_become_alike_stay_apart() -> None:
     criteria = {MAIL: None, "[EMAIL]": "d", "bob@example.org": "e", "other": None}
     chat = asking(questions={"q": {"type": "choice", "instructions": "?", "criteria": criteria}})
-    new = read_questions(original(change_texts(chat, hidden)))["q"]
+    new = read_questions(original(change_texts(chat, mask_addresses)))["q"]
     assert new.labels == ("[EMAIL]", "[EMAIL] (2)", "[EMAIL] (3)", "other")
     assert new.criteria == (None, "d", "e", None)

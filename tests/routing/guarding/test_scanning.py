@@ -150,7 +150,7 @@ def test_what_is_large_or_quotes_to_its_end_stays_apart(large: str) -> None:
 # --- Built-in filters -----------------------------------------------------------------------------
 
 
-def found(slug: str, text: str) -> list[str]:
+def find_texts(slug: str, text: str) -> list[str]:
     """The matches, without what a second pattern finds within the first one's."""
     data, deadline, last = text.encode(), Deadline(), 0
     spans = [
@@ -207,7 +207,7 @@ FOUND: dict[str, list[tuple[str, list[str]]]] = {
 
 @pytest.mark.parametrize("slug", FOUND)
 def test_what_is_found(slug: str) -> None:
-    assert [(text, found(slug, text)) for text, _ in FOUND[slug]] == FOUND[slug]
+    assert [(text, find_texts(slug, text)) for text, _ in FOUND[slug]] == FOUND[slug]
 
 
 # --- Long texts -----------------------------------------------------------------------------------

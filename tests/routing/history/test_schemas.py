@@ -18,7 +18,7 @@ def message(**said: Any) -> str:
     return refused.value.text
 
 
-def filtered(**said: Any) -> dict[str, Any]:
+def filter_of(**said: Any) -> dict[str, Any]:
     return {"field": "model", "operator": "eq", "value": "a/b"} | said
 
 
@@ -44,11 +44,11 @@ VALUE = "filters.0.value: Invalid input: expected"
         (span("2024-12-31T00:00:00Z", DAY_2), f"{TOO_LONG} <=365 days"),
         ({**LONG, "metrics": ["request_count", "p50_latency"]}, f"{TOO_LONG} <=31 days for p50_l"),
         ({**LONG, "dimensions": ["provider"]}, f"{TOO_LONG} <=31 days for provider"),
-        ({**LONG, "filters": [filtered(field="origin")]}, f"{TOO_LONG} <=31 days for origin"),
-        ({"filters": [filtered()] * 21}, "filters: Too big: expected array to have <=20 items"),
-        ({"filters": [filtered(operator="in")]}, f"{VALUE} array, received string"),
-        ({"filters": [filtered(operator="in", value=[])]}, "filters.0.value: Too small: expected"),
-        ({"filters": [filtered(value=["a"])]}, f"{VALUE} string, received array"),
+        ({**LONG, "filters": [filter_of(field="origin")]}, f"{TOO_LONG} <=31 days for origin"),
+        ({"filters": [filter_of()] * 21}, "filters: Too big: expected array to have <=20 items"),
+        ({"filters": [filter_of(operator="in")]}, f"{VALUE} array, received string"),
+        ({"filters": [filter_of(operator="in", value=[])]}, "filters.0.value: Too small: expected"),
+        ({"filters": [filter_of(value=["a"])]}, f"{VALUE} string, received array"),
         (
             {"filters": [{"field": "model", "operator": "eq"}]},
             f"{VALUE} string, received undefined",

@@ -62,7 +62,7 @@ def payer_of(key: ApiKey, *, at: datetime | None = None) -> Payer:
     return Payer(key.account_id, key.workspace_id, key.pk, windows, *scopes)
 
 
-def renewed(payer: Payer) -> Payer:
+def renew_payer(payer: Payer) -> Payer:
     """The payer as its limits are now, in the windows it was pinned to."""
     fresh = payer_of(ApiKey.objects.get(pk=payer.key_id))
     return fresh._replace(windows=payer.windows)
@@ -148,7 +148,7 @@ def carry_out(writer: LedgerWriter, order: Any) -> Any:
     return writer.wait(writer.submit(order), WAIT_S)
 
 
-def placed(writer: LedgerWriter, payer: Payer, amount_nano: int, **more: Any) -> HoldOrder:
+def place_standing(writer: LedgerWriter, payer: Payer, amount_nano: int, **more: Any) -> HoldOrder:
     """A hold that stands."""
     order = hold_order(payer, amount_nano, **more)
     assert carry_out(writer, order) is True
@@ -198,7 +198,7 @@ def generation(hold: HoldOrder) -> Generation | None:
     return Generation.objects.filter(pk=hold.generation_id).first()
 
 
-def recorded(hold: HoldOrder, *names: str) -> tuple[Any, ...]:
+def read_record(hold: HoldOrder, *names: str) -> tuple[Any, ...]:
     """These columns of a generation's record."""
     return tuple(Generation.objects.values_list(*names).get(pk=hold.generation_id))
 

@@ -10,7 +10,7 @@ import psycopg
 from routing.ledger.session import LedgerSession
 from routing.ledger.tickets import Ticket
 from routing.ledger.writer import LedgerWriter
-from tests.routing.ledger.books import CENT, WAIT_S, hold_order, new_payer, placed, wait_all
+from tests.routing.ledger.books import CENT, WAIT_S, hold_order, new_payer, place_standing, wait_all
 
 _GUARDS = (" AND total_credits_nano - total_usage_nano", " AND NOT EXISTS")
 # The same in a statement that is a whole transaction; what takes their place is always true.
@@ -59,7 +59,7 @@ class Commits:
 def held_up(writer: LedgerWriter, commits: Commits) -> Ticket:
     """Bring the writer to a commit that waits for `go_on`; what is submitted now is one batch."""
     payer = new_payer()
-    placed(writer, payer, CENT)  # The sweep of the beginning is over by then.
+    place_standing(writer, payer, CENT)  # The sweep of the beginning is over by then.
     commits.block()
     ticket = writer.submit(hold_order(payer, CENT))
     commits.wait_reached()
@@ -88,7 +88,7 @@ class _WatchedSession(LedgerSession):
         _call_all(commits.before)
         super().commit()
         if self._pipeline is None:
-            self._committed()
+            self._note_commit()
         else:
             self._is_leaving = True
 
@@ -98,9 +98,9 @@ class _WatchedSession(LedgerSession):
             yield
         if self._is_leaving and self._pipeline is None:
             self._is_leaving = False
-            self._committed()
+            self._note_commit()
 
-    def _committed(self) -> None:
+    def _note_commit(self) -> None:
         self._commits.count += 1
         _call_all(self._commits.after)
 

@@ -22,7 +22,7 @@ from tests.routing.ledger.books import (
     key_counters,
     new_payer,
     open_holds,
-    placed,
+    place_standing,
     release_order,
     settle_order,
     totals,
@@ -272,7 +272,7 @@ def test_accounts_are_locked_before_anything_else_is_looked_at(books: Books) -> 
 
 
 def test_a_fee_is_an_entry_beside_what_the_gateway_s_credentials_cost(writer, payer) -> None:
-    hold = placed(writer, payer, 10 * CENT)
+    hold = place_standing(writer, payer, 10 * CENT)
     order = settle_order(hold, 7 * CENT, byok_nano=40 * CENT)._replace(shared_nano=5 * CENT)
     carry_out(writer, order)
     found = LedgerEntry.objects.filter(generation_id=hold.generation_id).order_by("kind")
@@ -291,7 +291,7 @@ def test_of_holds_that_do_not_fit_the_first_that_came_is_placed(books: Books) ->
     assert isinstance(refused, HoldRefusal)
 
 
-def tagged(payer: Payer, **tags: str) -> Payer:
+def tag_payer(payer: Payer, **tags: str) -> Payer:
     """The payer of a request with these tags, each of which has a budget."""
     budgets = [
         TagBudget(payer.workspace_id.hex, name, None, "total", USD, counts_byok=False)
@@ -303,7 +303,7 @@ def tagged(payer: Payer, **tags: str) -> Payer:
 def test_new_tags_send_no_batch_one_by_one(books: Books) -> None:
     one, other = new_payer(USD), new_payer(USD)
     books.meet(one, other)
-    new = [hold_order(tagged(one, team=str(n), feature="x"), CENT) for n in range(5)]
+    new = [hold_order(tag_payer(one, team=str(n), feature="x"), CENT) for n in range(5)]
 
     assert books.apply(*new, hold_order(other, CENT))
 
@@ -316,8 +316,8 @@ def test_new_tags_send_no_batch_one_by_one(books: Books) -> None:
     assert totals(one) == (USD, 0, 5 * CENT)
     # What does not fit leaves nothing, and neither does who does not know the limits of now.
     for wrong in (
-        hold_order(tagged(one, team="wide"), 2 * USD),
-        hold_order(tagged(one, team="late")._replace(limits_version=99), CENT),
+        hold_order(tag_payer(one, team="wide"), 2 * USD),
+        hold_order(tag_payer(one, team="late")._replace(limits_version=99), CENT),
     ):
         assert not books.apply(wrong, hold_order(other, CENT))
         assert books.counters.find_seen(wrong.payer) is None
@@ -326,8 +326,8 @@ def test_new_tags_send_no_batch_one_by_one(books: Books) -> None:
 
 def test_ever_new_tags_push_out_none_but_their_account_s_oldest(books: Books) -> None:
     one, other = new_payer(USD), new_payer(USD)
-    red, blue, green = (tagged(one, team=team, feature="x") for team in ("red", "blue", "green"))
-    of_other = tagged(other, team="red")
+    red, blue, green = (tag_payer(one, team=team, feature="x") for team in ("red", "blue", "green"))
+    of_other = tag_payer(other, team="red")
     books.meet(of_other, red, blue, red, green)
 
     cached = books.counters.find_cached
@@ -336,7 +336,7 @@ def test_ever_new_tags_push_out_none_but_their_account_s_oldest(books: Books) ->
         *(False, True),
     ]
     # Of many budgets only the whole is remembered, and all of it is charged.
-    assert cached(tagged(one, team="red")) is None
+    assert cached(tag_payer(one, team="red")) is None
     found, base = cached(red), cached(one)
     assert found is not None
     assert base is not None
@@ -355,7 +355,11 @@ def test_what_was_asked_for_last_is_remembered_longest(books: Books) -> None:
     remembered = [books.counters.find_cached(payer) is not None for payer in payers]
     assert remembered == [True, False, True, True]
     # Together accounts have as many places for requests with tags, and the idle one makes room.
-    tags = [tagged(first, team="red"), tagged(first, team="blue"), tagged(third, team="red")]
-    books.meet(*tags, tags[0], tagged(third, team="blue"))
+    tags = [
+        tag_payer(first, team="red"),
+        tag_payer(first, team="blue"),
+        tag_payer(third, team="red"),
+    ]
+    books.meet(*tags, tags[0], tag_payer(third, team="blue"))
     remembered = [books.counters.find_cached(payer) is not None for payer in tags]
     assert remembered == [True, False, True]

@@ -22,8 +22,8 @@ from tests.routing.ledger.books import (
     assert_books_agree,
     is_refused,
     payer_with_new_key,
-    placed,
-    renewed,
+    place_standing,
+    renew_payer,
     settle,
     totals,
 )
@@ -40,7 +40,7 @@ def give(payer: Payer, member: User) -> None:
     change_key(keys=ApiKey.objects.filter(pk=payer.key_id), changes={"creator_id": member.pk})
 
 
-def limited(payer: Payer, user: User, cents: int) -> SpendScope:
+def limit_member(payer: Payer, user: User, cents: int) -> SpendScope:
     """A guardrail of the member's own, in the payer's account."""
     scope_id = format_guardrail_scope_id(uuid.uuid4(), user=user.pk)
     with transaction.atomic():
@@ -48,38 +48,38 @@ def limited(payer: Payer, user: User, cents: int) -> SpendScope:
     return SpendScope("guardrail", scope_id, "month", cents * CENT, counts_byok=False)
 
 
-def spent(scope: SpendScope) -> int:
+def read_spent(scope: SpendScope) -> int:
     return SpendCounter.objects.get(scope_id=scope.scope_id).spent_nano
 
 
 def test_what_a_key_spent_is_its_new_member_s(writer, payer) -> None:
     first, second = members("first", "second")
     ApiKey.objects.filter(pk=payer.key_id).update(creator=first)
-    before, after = limited(payer, first, 50), limited(payer, second, 15)
-    mine = renewed(payer)._replace(budgets=(before,))
-    settle(writer, placed(writer, mine, 10 * CENT), 10 * CENT)
-    assert spent(before) == 10 * CENT
+    before, after = limit_member(payer, first, 50), limit_member(payer, second, 15)
+    mine = renew_payer(payer)._replace(budgets=(before,))
+    settle(writer, place_standing(writer, mine, 10 * CENT), 10 * CENT)
+    assert read_spent(before) == 10 * CENT
 
     give(payer, second)
 
-    theirs = renewed(payer)._replace(budgets=(after,))
+    theirs = renew_payer(payer)._replace(budgets=(after,))
     assert is_refused(writer, theirs, 6 * CENT)
-    placed(writer, theirs, 5 * CENT)
-    assert (spent(before), spent(after)) == (0, 10 * CENT)
+    place_standing(writer, theirs, 5 * CENT)
+    assert (read_spent(before), read_spent(after)) == (0, 10 * CENT)
 
 
 def test_what_is_given_back_is_there_to_be_spent_again(writer, payer) -> None:
     (user,) = members("first")
     ApiKey.objects.filter(pk=payer.key_id).update(creator=user)
-    scope = limited(payer, user, 10)
-    mine = renewed(payer)._replace(budgets=(scope,))
-    hold = placed(writer, mine, 10 * CENT)
+    scope = limit_member(payer, user, 10)
+    mine = renew_payer(payer)._replace(budgets=(scope,))
+    hold = place_standing(writer, mine, 10 * CENT)
     settle(writer, hold, 10 * CENT)
     assert is_refused(writer, mine, CENT)
 
     reverse_usage(generation_id=hold.generation_id, amount_nano=4 * CENT, source_ref="r")
 
-    placed(writer, mine, 4 * CENT)
+    place_standing(writer, mine, 4 * CENT)
     assert is_refused(writer, mine, 1)
     assert totals(payer) == (USD, 6 * CENT, 4 * CENT)
 
@@ -93,13 +93,13 @@ def test_what_a_key_holds_is_its_new_member_s_under_a_default_guardrail_too(writ
     change_guardrail(
         account_id=payer.account_id, guardrail_id=default, by=SYSTEM, changes=dict(BUDGET)
     )
-    placed(writer, renewed(payer), 20 * CENT)
-    placed(writer, renewed(other), CENT)
+    place_standing(writer, renew_payer(payer), 20 * CENT)
+    place_standing(writer, renew_payer(other), CENT)
 
     give(payer, second)
 
-    assert is_refused(writer, renewed(other), 9 * CENT + 1)
-    placed(writer, renewed(other), 9 * CENT)
+    assert is_refused(writer, renew_payer(other), 9 * CENT + 1)
+    place_standing(writer, renew_payer(other), 9 * CENT)
 
 
 def test_who_left_and_comes_back_is_held_to_what_the_own_keys_spent(writer, payer) -> None:
@@ -117,7 +117,7 @@ def test_who_left_and_comes_back_is_held_to_what_the_own_keys_spent(writer, paye
     assigned: Any = {"guardrail_id": guardrail.pk, "assigner": None, "user_ids": [back.public_id]}
     assign_members(**assigned, **mine)
     for key, cents in ((payer, 20), (other, 5)):
-        settle(writer, placed(writer, renewed(key), cents * CENT), cents * CENT)
+        settle(writer, place_standing(writer, renew_payer(key), cents * CENT), cents * CENT)
 
     Membership.objects.get(account=account, user=back).delete()
     assert_books_agree()
@@ -126,5 +126,5 @@ def test_who_left_and_comes_back_is_held_to_what_the_own_keys_spent(writer, paye
     admit("back")
     assign_members(**assigned, **mine)
 
-    assert is_refused(writer, renewed(other), 25 * CENT + 1)
-    placed(writer, renewed(other), 25 * CENT)
+    assert is_refused(writer, renew_payer(other), 25 * CENT + 1)
+    place_standing(writer, renew_payer(other), 25 * CENT)

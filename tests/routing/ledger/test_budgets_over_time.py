@@ -250,8 +250,8 @@ class BudgetLife(RuleBasedStateMachine):
         mine = {name: each for name, each in self.model.limits.items() if key in each.keys}
         told = sorted((state.left_nano, state.held_nano) for state in outcome.budgets)
         bound = [each for name, each in mine.items() if not name.startswith("key ")]
-        closed = [self._counted(each, is_open=False) for each in bound]
-        still = [self._counted(each, is_open=True) for each in bound]
+        closed = [self._count(each, is_open=False) for each in bound]
+        still = [self._count(each, is_open=True) for each in bound]
         lefts = [limit.nano - spent for limit, spent in zip(bound, closed, strict=True)]
         assert told == sorted(zip(lefts, still, strict=True))
         assert (outcome.asked_nano, outcome.byok_nano) == (nano, byok)
@@ -305,7 +305,7 @@ class BudgetLife(RuleBasedStateMachine):
 
     # --- What is always so ----------------------------------------------------------------------
 
-    def _counted(self, limit: Limit, *, is_open: bool) -> int:
+    def _count(self, limit: Limit, *, is_open: bool) -> int:
         return self.model.counted(limit, self.now, is_open=is_open)
 
     @precondition(has_begun)
@@ -322,7 +322,7 @@ class BudgetLife(RuleBasedStateMachine):
                 held = row.held_nano + (row.byok_held_nano if row.counts_byok else 0)
                 if (row.counts_byok, row.limit_nano) != (limit.byok, limit.nano):
                     continue  # Nobody has met it yet since its guardrail changed.
-                closed, still = (self._counted(limit, is_open=is_open) for is_open in (False, True))
+                closed, still = (self._count(limit, is_open=is_open) for is_open in (False, True))
                 assert (row.counted_nano, held) == (closed, still)
 
     def _place(self, name: str) -> dict[str, Any]:
@@ -341,7 +341,7 @@ class BudgetLife(RuleBasedStateMachine):
             scopes[WINDOW_WORDS[scope.window]] = scope
         told = read_spending(self.account.pk, list(scopes.values()), at=self.now)
         for name, scope in scopes.items():
-            assert told[scope] == self._counted(self.model.limits[name], is_open=False), name
+            assert told[scope] == self._count(self.model.limits[name], is_open=False), name
 
     @precondition(has_begun)
     @invariant()
@@ -357,10 +357,10 @@ class BudgetLife(RuleBasedStateMachine):
         said = load_current_key(caller, read_free_requests(caller), self.now)
         told = orjson.loads(orjson.dumps(said))
         for name, window in USAGES.items():
-            spent = self._counted(Limit((0,), window, 0, byok=False), is_open=False)
+            spent = self._count(Limit((0,), window, 0, byok=False), is_open=False)
             assert told[name] == spent / USD, name
         limit = self.model.limits.get("key 0")
-        left = limit and max(0, limit.nano - self._counted(limit, is_open=False)) / USD
+        left = limit and max(0, limit.nano - self._count(limit, is_open=False)) / USD
         assert told["limit_remaining"] == left
 
     def teardown(self) -> None:

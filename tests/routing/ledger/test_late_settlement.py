@@ -16,7 +16,7 @@ from tests.routing.ledger.books import (
     USD,
     carry_out,
     new_payer,
-    placed,
+    place_standing,
     settle_order,
     wait_all,
 )
@@ -26,7 +26,7 @@ AGO = st.integers(0, 3 * 3600).map(lambda seconds: timedelta(seconds=seconds))
 BEGINNINGS = st.datetimes(datetime(2026, 1, 1), datetime(2026, 2, 1), timezones=st.just(UTC))
 
 
-def settled(hold: HoldOrder, began: datetime) -> SettleOrder:
+def late_order(hold: HoldOrder, began: datetime) -> SettleOrder:
     order = settle_order(hold, CENT)
     return order._replace(record=order.record | {"created_at": began}, held_nano=hold.amount_nano)
 
@@ -52,9 +52,9 @@ def test_a_late_record_marks_its_hour_in_the_transaction_that_writes_it(
     payer, now = new_payer(USD), datetime.now(UTC)
     late = now - 3 * HOUR
     for began, marked in ((hour_of(now), set()), (late, {hour_of(late)})):
-        holds = [placed(writer, payer, CENT) for _ in range(together)]
+        holds = [place_standing(writer, payer, CENT) for _ in range(together)]
         held_up(writer, commits)
-        tickets = [writer.submit(settled(hold, began)) for hold in holds]
+        tickets = [writer.submit(late_order(hold, began)) for hold in holds]
         commits.go_on.set()
         assert wait_all(writer, tickets) == [True] * together
         assert {row.hour for row in LateHour.objects.all()} == marked
@@ -65,8 +65,8 @@ def test_a_late_record_marks_its_hour_in_the_transaction_that_writes_it(
 def test_an_hour_with_a_late_record_is_rolled_up_anew(writer) -> None:
     payer, began = new_payer(USD), datetime.now(UTC) - 3 * HOUR
 
-    for hold in [placed(writer, payer, CENT) for _ in range(2)]:
-        assert carry_out(writer, settled(hold, began)) is True
+    for hold in [place_standing(writer, payer, CENT) for _ in range(2)]:
+        assert carry_out(writer, late_order(hold, began)) is True
         roll_up(datetime.now(UTC))
         assert not LateHour.objects.exists()
 

@@ -19,7 +19,7 @@ from tests.routing.ledger.books import (
     entries,
     key_counters,
     new_payer,
-    placed,
+    place_standing,
     settle,
     totals,
 )
@@ -27,8 +27,8 @@ from tests.routing.ledger.books import (
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.both]
 
 
-def charged(writer: LedgerWriter, payer: Payer) -> HoldOrder:
-    hold = placed(writer, payer, 10 * CENT)
+def charge_ten_cents(writer: LedgerWriter, payer: Payer) -> HoldOrder:
+    hold = place_standing(writer, payer, 10 * CENT)
     settle(writer, hold, 10 * CENT)
     return hold
 
@@ -39,7 +39,7 @@ def give_back(hold: HoldOrder, nano: int, ref: str) -> bool:
 
 
 def test_a_charge_given_back_in_parts_is_never_given_back_twice(writer, payer) -> None:
-    hold = charged(writer, payer)
+    hold = charge_ten_cents(writer, payer)
 
     assert give_back(hold, 4 * CENT, "one")
     assert not give_back(hold, 4 * CENT, "one")
@@ -61,14 +61,14 @@ def test_a_charge_given_back_in_parts_is_never_given_back_twice(writer, payer) -
 def test_it_counts_in_the_windows_in_which_the_charge_had_counted(writer) -> None:
     yesterday = datetime.now(UTC) - timedelta(days=1)
     payer = new_payer(USD, at=yesterday)
-    hold = charged(writer, payer)
+    hold = charge_ten_cents(writer, payer)
     Generation.objects.filter(pk=hold.generation_id).update(created_at=yesterday)
     give_back(hold, 10 * CENT, str(payer.account_id))
     assert key_counters(payer)["day"] == (0, 0)
 
 
 def test_given_back_by_ten_at_once_beside_a_busy_writer_it_counts_once(writer, payer) -> None:
-    hold = charged(writer, payer)
+    hold = charge_ten_cents(writer, payer)
 
     def told(number: int) -> bool:
         try:
@@ -81,14 +81,14 @@ def test_given_back_by_ten_at_once_beside_a_busy_writer_it_counts_once(writer, p
     with ThreadPoolExecutor(10) as pool:
         told_all = pool.map(told, range(10))
         for _ in range(20):
-            placed(writer, payer, CENT)
+            place_standing(writer, payer, CENT)
         assert sum(told_all) == 1
 
     assert totals(payer) == (USD, 0, 20 * CENT)
 
 
 def test_an_operator_gives_back_by_command(writer, capsys, payer) -> None:
-    charge = charged(writer, payer).generation_id
+    charge = charge_ten_cents(writer, payer).generation_id
 
     def reverse(usd: str, ref: str = "a", generation: str = charge) -> None:
         call_command("usage_reverse", f"--generation={generation}", f"--usd={usd}", f"--ref={ref}")

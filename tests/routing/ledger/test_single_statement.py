@@ -31,7 +31,7 @@ from tests.routing.ledger.books import (
     key_counters,
     new_payer,
     open_holds,
-    placed,
+    place_standing,
     running_writer,
     settle,
     settle_order,
@@ -50,7 +50,7 @@ class Order:
     def __init__(self, session: LedgerSession, payer: Payer) -> None:
         self.session, self.payer = session, payer
         with running_writer() as writer:  # It makes the counters.
-            settle(writer, placed(writer, payer, CENT), 0)
+            settle(writer, place_standing(writer, payer, CENT), 0)
         rows = SpendCounter.objects.filter(scope_id=str(payer.key_id)).order_by("id")
         limited = rows.filter(limit_nano__isnull=False)
         every, bound = (tuple(each.values_list("id", flat=True)) for each in (rows, limited))
@@ -190,7 +190,7 @@ def together(session: LedgerSession, *statements: tuple[str, tuple[Any, ...]]) -
             session.execute(sql, parameters)
 
 
-def landed(session: LedgerSession) -> list[Any]:
+def read_landed(session: LedgerSession) -> list[Any]:
     return list(session.execute("SELECT id, said FROM landed ORDER BY id").fetchall())
 
 
@@ -214,7 +214,7 @@ def test_behind_a_pooler_no_setting_outlives_its_transaction(
             session.begin(alone=True)
             session.execute(f"INSERT INTO landed VALUES (1, {seen})")  # noqa: S608 - Named above.
             session.commit()
-        assert landed(session) == [(1, "off")]
+        assert read_landed(session) == [(1, "off")]
         session.begin()
         assert session.execute(shown).fetchone() == limits
         session.commit()
@@ -226,10 +226,10 @@ def test_behind_a_pooler_no_setting_outlives_its_transaction(
 def test_statements_are_carried_out_when_the_flight_ends(session) -> None:
     with session.pipeline():
         session.insert("landed", ("id", "said"), [(1, "one"), (2, 'a "two" \\ {x,y}')])
-        condition, parameters = session.among("said", ['a "two" \\ {x,y}', "nobody"])
+        condition, parameters = session.build_membership("said", ['a "two" \\ {x,y}', "nobody"])
         update = "UPDATE landed SET id = %s WHERE "
         session.execute(update + condition, [3, *parameters])
-    assert landed(session) == [(1, "one"), (3, 'a "two" \\ {x,y}')]
+    assert read_landed(session) == [(1, "one"), (3, 'a "two" \\ {x,y}')]
 
 
 def test_what_stands_behind_a_statement_that_moved_too_little_is_not_carried_out(session) -> None:
@@ -245,10 +245,10 @@ def test_what_stands_behind_a_statement_that_moved_too_little_is_not_carried_out
     with pytest.raises(NotAsExpected):
         move(3)
     session.rollback()
-    assert landed(session) == [(1, None), (2, None)]
+    assert read_landed(session) == [(1, None), (2, None)]
 
     move(2)
-    assert landed(session) == [(1, "moved"), (2, "moved")]
+    assert read_landed(session) == [(1, "moved"), (2, "moved")]
 
 
 def test_an_error_is_raised_and_the_connection_goes_on(session) -> None:
@@ -263,7 +263,7 @@ def test_an_error_is_raised_and_the_connection_goes_on(session) -> None:
 
     # Its texts behind the failed one were not prepared, and are now.
     together(session, ("INSERT INTO landed (id) VALUES (%s)", (7,)))
-    assert landed(session) == [(7, None)]
+    assert read_landed(session) == [(7, None)]
 
 
 def test_a_connection_that_ended_is_told_as_such(session) -> None:

@@ -22,8 +22,8 @@ from tests.routing.ledger.books import (
     key_counters,
     new_payer,
     open_holds,
-    placed,
-    recorded,
+    place_standing,
+    read_record,
     release_order,
     running_writer,
     settle,
@@ -45,8 +45,8 @@ def sweep_now() -> int:
 
 def test_an_expired_hold_is_freed_once_and_its_generation_is_lost_without_an_entry(writer) -> None:
     payer = new_payer(USD, limit_nano=USD)
-    alive = placed(writer, payer, 20 * CENT)
-    dead = placed(writer, payer, 10 * CENT, lease_s=-1)
+    alive = place_standing(writer, payer, 20 * CENT)
+    dead = place_standing(writer, payer, 10 * CENT, lease_s=-1)
 
     assert [sweep_now(), sweep_now()] == [1, 0]
 
@@ -54,13 +54,16 @@ def test_an_expired_hold_is_freed_once_and_its_generation_is_lost_without_an_ent
     assert key_counters(payer)["total"] == (0, 20 * CENT)
     assert entries(payer) == []
     names = ("lost", "charge_nano", "hold_nano", "attempts", "detail", "created_at", "trace")
-    assert recorded(dead, *names) == (True, 0, 10 * CENT, [], {}, dead.created_at, "{}")
+    assert read_record(dead, *names) == (True, 0, 10 * CENT, [], {}, dead.created_at, "{}")
     assert generation(alive) is None
 
 
 def test_a_late_settlement_books_the_charge_clears_lost_and_releases_nothing_again(writer) -> None:
     payer = new_payer(USD, limit_nano=USD)
-    dead, _ = placed(writer, payer, 10 * CENT, lease_s=-1), placed(writer, payer, 20 * CENT)
+    dead, _ = (
+        place_standing(writer, payer, 10 * CENT, lease_s=-1),
+        place_standing(writer, payer, 20 * CENT),
+    )
     sweep_now()
 
     settle(writer, dead, 7 * CENT)
@@ -70,15 +73,15 @@ def test_a_late_settlement_books_the_charge_clears_lost_and_releases_nothing_aga
     assert {spent for spent, _ in key_counters(payer).values()} == {7 * CENT}
     assert key_counters(payer)["total"][1] == 20 * CENT
     assert entries(payer) == [7 * CENT]
-    assert recorded(dead, "lost", "charge_nano") == (False, 7 * CENT)
+    assert read_record(dead, "lost", "charge_nano") == (False, 7 * CENT)
 
 
 def test_a_late_release_changes_nothing(writer, payer) -> None:
-    dead = placed(writer, payer, 10 * CENT, lease_s=-1)
+    dead = place_standing(writer, payer, 10 * CENT, lease_s=-1)
     sweep_now()
     assert carry_out(writer, release_order(dead)) is True
     assert totals(payer) == (USD, 0, 0)
-    assert recorded(dead, "lost") == (True,)
+    assert read_record(dead, "lost") == (True,)
 
 
 def test_more_expired_holds_than_one_batch_are_all_freed(writer, payer) -> None:
@@ -91,7 +94,7 @@ def test_more_expired_holds_than_one_batch_are_all_freed(writer, payer) -> None:
 def test_an_idle_writer_sweeps_by_itself(settings, payer) -> None:
     settings.HOLD_SWEEP_SECONDS = 0.05
     with running_writer() as writer:
-        placed(writer, payer, 10 * CENT, lease_s=0.1)
+        place_standing(writer, payer, 10 * CENT, lease_s=0.1)
         eventually(lambda: open_holds(payer) == [], within_s=10, what="the sweep", log=None)
     assert totals(payer) == (USD, 0, 0)
     assert_books_agree()
@@ -101,17 +104,17 @@ def test_a_sweep_that_the_books_refuse_does_not_end_the_writer(settings, caplog)
     settings.HOLD_SWEEP_SECONDS = 0.05
     broken, sound = new_payer(USD), new_payer(USD)
     with running_writer() as writer:
-        placed(writer, broken, 10 * CENT, lease_s=0.2)
+        place_standing(writer, broken, 10 * CENT, lease_s=0.2)
         # By hand: less is held than the hold says, so that freeing it would go below zero.
         Account.objects.filter(pk=broken.account_id).update(held_nano=F("held_nano") - 1)
         eventually(lambda: "sweep" in caplog.text, within_s=10, what="the sweep", log=None)
-        placed(writer, sound, CENT)
+        place_standing(writer, sound, CENT)
 
 
 def test_a_hold_is_pinned_to_its_windows_when_it_is_swept(writer) -> None:
     yesterday = datetime.now(UTC) - timedelta(days=1)
     payer = new_payer(USD, limit_nano=USD, limit_reset="daily", at=yesterday)
-    placed(writer, payer, 10 * CENT, lease_s=-1)
+    place_standing(writer, payer, 10 * CENT, lease_s=-1)
     assert key_counters(payer)["day"] == (0, 10 * CENT)
     sweep_now()
     assert key_counters(payer)["day"] == (0, 0)
@@ -129,7 +132,7 @@ def test_a_request_whose_key_another_took_over_is_charged_late_or_given_up(
         wanted = RequestIdentity(caller, "/api/v1/chat/completions", "k", "0" * 64, generation_id)
         return claim_request(wanted, now=at)
 
-    first = placed(writer, payer, 30 * CENT)
+    first = place_standing(writer, payer, 30 * CENT)
     take(first.generation_id, now)
     carry_out(writer, release_order(first))
     if charged_first:
@@ -141,6 +144,6 @@ def test_a_request_whose_key_another_took_over_is_charged_late_or_given_up(
         assert isinstance(take("gen-second", now + timedelta(hours=1)), Claim)
         # It can never be charged; orders of others go on.
         settle(writer, first, 12 * CENT)
-        settle(writer, placed(writer, payer, CENT), CENT)
+        settle(writer, place_standing(writer, payer, CENT), CENT)
         assert sorted(entries(payer)) == [0, CENT]
         assert totals(payer) == (USD, CENT, 0)

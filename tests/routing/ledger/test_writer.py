@@ -26,8 +26,8 @@ from tests.routing.ledger.books import (
     new_payer,
     open_holds,
     payer_with_new_key,
-    placed,
-    recorded,
+    place_standing,
+    read_record,
     release_order,
     running_writer,
     settle,
@@ -44,7 +44,7 @@ pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.both]
 def test_a_request_is_held_then_charged_what_it_cost(writer, charge_nano: int) -> None:
     payer = new_payer(USD, limit_nano=USD, limit_reset="daily")
 
-    hold = placed(writer, payer, 30 * CENT)
+    hold = place_standing(writer, payer, 30 * CENT)
 
     assert totals(payer) == (USD, 0, 30 * CENT)
     assert key_counters(payer)["day"] == (0, 30 * CENT)
@@ -53,13 +53,13 @@ def test_a_request_is_held_then_charged_what_it_cost(writer, charge_nano: int) -
     assert totals(payer) == (USD, charge_nano, 0)
     assert entries(payer) == [charge_nano]
     assert set(key_counters(payer).values()) == {(charge_nano, 0)}
-    assert recorded(hold, "charge_nano", "hold_nano", "lost") == (charge_nano, 30 * CENT, False)
+    assert read_record(hold, "charge_nano", "hold_nano", "lost") == (charge_nano, 30 * CENT, False)
 
 
 def test_a_free_call_asks_for_no_money_but_that_none_is_owed(writer) -> None:
     payer = new_payer(CENT)
-    dear = placed(writer, payer, CENT)
-    settle(writer, placed(writer, payer, 0), 0)
+    dear = place_standing(writer, payer, CENT)
+    settle(writer, place_standing(writer, payer, 0), 0)
     settle(writer, dear, 2 * CENT)
     outcome = carry_out(writer, hold_order(payer, 0))
     assert isinstance(outcome, HoldRefusal)
@@ -69,8 +69,8 @@ def test_a_free_call_asks_for_no_money_but_that_none_is_owed(writer) -> None:
 
 def test_a_refusal_says_what_was_there(writer) -> None:
     payer = new_payer(USD, limit_nano=50 * CENT, limit_reset="weekly")
-    settle(writer, placed(writer, payer, 10 * CENT), 10 * CENT)
-    placed(writer, payer, 30 * CENT)
+    settle(writer, place_standing(writer, payer, 10 * CENT), 10 * CENT)
+    place_standing(writer, payer, 30 * CENT)
 
     assert carry_out(writer, hold_order(payer, 20 * CENT)) == HoldRefusal(
         asked_nano=20 * CENT,
@@ -84,7 +84,7 @@ def test_a_refusal_says_what_was_there(writer) -> None:
 
 def test_a_raised_hold_is_raised_on_everything_it_counts_against(writer) -> None:
     payer = new_payer(USD, limit_nano=50 * CENT)
-    hold = placed(writer, payer, 20 * CENT)
+    hold = place_standing(writer, payer, 20 * CENT)
 
     assert carry_out(writer, TopUpOrder(hold.generation_id, payer, 30 * CENT)) is True
 
@@ -98,7 +98,7 @@ def test_a_raised_hold_is_raised_on_everything_it_counts_against(writer) -> None
 
 
 def test_a_hold_that_is_gone_cannot_be_raised(writer, payer) -> None:
-    hold = placed(writer, payer, CENT)
+    hold = place_standing(writer, payer, CENT)
     carry_out(writer, release_order(hold))
     assert carry_out(writer, TopUpOrder(hold.generation_id, payer, CENT)) is False
     assert totals(payer) == (USD, 0, 0)
@@ -110,17 +110,17 @@ def test_a_hold_settles_in_the_windows_it_was_placed_in(writer) -> None:
     tomorrow = dict(payer.windows) | {"day": (before_midnight + timedelta(days=1)).date()}
     later = Payer(payer.account_id, payer.workspace_id, payer.key_id, tuple(tomorrow.items()))
 
-    settle(writer, placed(writer, payer, 60 * CENT), 60 * CENT)
+    settle(writer, place_standing(writer, payer, 60 * CENT), 60 * CENT)
 
     assert is_refused(writer, payer, 50 * CENT)
-    placed(writer, later, 40 * CENT)
+    place_standing(writer, later, 40 * CENT)
     assert key_counters(payer)["day"] == (60 * CENT, 0)
     assert key_counters(later)["day"] == (0, 40 * CENT)
 
 
 def test_settled_fifty_times_at_once_by_two_writers_counts_once(writer, payer) -> None:
     # Enough is held that a second release would not be refused.
-    hold, _ = placed(writer, payer, 10 * CENT), placed(writer, payer, 50 * CENT)
+    hold, _ = place_standing(writer, payer, 10 * CENT), place_standing(writer, payer, 50 * CENT)
     with running_writer() as other, ThreadPoolExecutor(50) as pool:
         orders = [settle_order(hold, 10 * CENT) for _ in range(50)]
         assert list(pool.map(carry_out, [writer, other] * 25, orders)) == [True] * 50
@@ -133,7 +133,7 @@ def test_released_and_settled_in_one_batch_it_is_charged_and_freed_once(
     writer, commits, released_first: bool
 ) -> None:
     payer = new_payer(USD)
-    hold, _ = placed(writer, payer, 10 * CENT), placed(writer, payer, 50 * CENT)
+    hold, _ = place_standing(writer, payer, 10 * CENT), place_standing(writer, payer, 50 * CENT)
     closing: list[Any] = [release_order(hold), settle_order(hold, 7 * CENT)]
     in_order = closing if released_first else closing[::-1]
     assert in_one_batch(writer, commits, in_order) == [True, True]
@@ -165,7 +165,7 @@ def test_holds_that_do_not_fit_together_are_placed_in_order_of_arrival(writer, c
 
 def test_money_freed_in_a_batch_is_there_for_the_holds_of_the_same_batch(writer, commits) -> None:
     payer = new_payer(10 * CENT)
-    held = placed(writer, payer, 10 * CENT)
+    held = place_standing(writer, payer, 10 * CENT)
     orders = [hold_order(payer, 6 * CENT), settle_order(held, 4 * CENT)]
     assert in_one_batch(writer, commits, orders) == [True, True]
     assert totals(payer) == (10 * CENT, 4 * CENT, 6 * CENT)
@@ -173,7 +173,7 @@ def test_money_freed_in_a_batch_is_there_for_the_holds_of_the_same_batch(writer,
 
 def test_the_queue_is_bounded_but_settlements_always_fit(writer, commits, settings, payer) -> None:
     settings.LEDGER_QUEUE_MAX = 3
-    held = placed(writer, payer, CENT)
+    held = place_standing(writer, payer, CENT)
     held_up(writer, commits)
 
     queued = [writer.submit(hold_order(payer, CENT)) for _ in range(3)]
@@ -191,7 +191,7 @@ def test_billing_that_is_not_enforced_lets_the_balance_go_but_not_the_key_limit(
 ) -> None:
     settings.BILLING_ENFORCED = False
     payer = new_payer(0, limit_nano=5 * CENT)
-    placed(writer, payer, 5 * CENT)
+    place_standing(writer, payer, 5 * CENT)
     assert is_refused(writer, payer, 1)
     assert totals(payer) == (0, 0, 5 * CENT)
 
@@ -236,7 +236,7 @@ def test_a_batch_that_settles_for_one_account_and_holds_for_another_cannot_deadl
     if hasty and not stores.is_postgres:
         return  # SQLite has one writer at a time: nobody deadlocks.
     payers = sorted((new_payer(USD), new_payer(USD)), key=lambda payer: payer.account_id)
-    held = [placed(writer, payer, CENT) for payer in payers]
+    held = [place_standing(writer, payer, CENT) for payer in payers]
     meeting = Meeting(hasty=hasty)
 
     with running_writer(meeting.open) as one, running_writer(meeting.open) as two:

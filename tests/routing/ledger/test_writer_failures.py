@@ -23,7 +23,7 @@ from tests.routing.ledger.books import (
     hold_order,
     new_payer,
     open_holds,
-    placed,
+    place_standing,
     running_writer,
     settle,
     settle_order,
@@ -59,7 +59,7 @@ def meet_next_batch(commits: Commits, *, committed: bool, what: Any) -> None:
 
 def test_a_hold_whose_waiter_gave_up_while_it_was_committed_is_released(writer, commits) -> None:
     payer, other = new_payer(USD), new_payer(USD)
-    placed(writer, other, CENT)
+    place_standing(writer, other, CENT)
     commits.block()
     ticket = writer.submit(hold_order(payer, CENT))
     commits.wait_reached()
@@ -68,25 +68,25 @@ def test_a_hold_whose_waiter_gave_up_while_it_was_committed_is_released(writer, 
     commits.go_on.set()
 
     # A later order's outcome means that everything queued before it was carried out.
-    placed(writer, other, 0)
-    placed(writer, other, 0)
+    place_standing(writer, other, 0)
+    place_standing(writer, other, 0)
     assert (totals(payer), open_holds(payer)) == ((USD, 0, 0), [])
 
 
 def test_in_the_queue_a_hold_is_given_up_and_a_charge_is_not(writer, commits) -> None:
     payer, other = new_payer(USD), new_payer(USD)
-    hold = placed(writer, payer, 2 * CENT)
+    hold = place_standing(writer, payer, 2 * CENT)
 
     held_up(writer, commits)
     give_up(writer, writer.submit(hold_order(other, CENT)))
     commits.go_on.set()
-    placed(writer, payer, 0)
+    place_standing(writer, payer, 0)
     assert commits.count == 2  # Of what was held up, and of this one.
 
     held_up(writer, commits)
     give_up(writer, writer.submit(settle_order(hold, CENT)))
     commits.go_on.set()
-    placed(writer, payer, 0)
+    place_standing(writer, payer, 0)
     assert (totals(other), totals(payer)) == ((USD, 0, 0), (USD, CENT, 0))
 
 
@@ -99,12 +99,12 @@ def test_a_waiter_that_gave_up_before_the_replay_leaves_no_hold(writer, commits,
         assert gave_up.wait(WAIT_S)
         break_connection()
 
-    placed(writer, other, CENT)
+    place_standing(writer, other, CENT)
     (commits.after if committed else commits.before).append(break_once_abandoned)
     give_up(writer, writer.submit(hold_order(payer, CENT)))
     gave_up.set()
 
-    placed(writer, other, 0)
+    place_standing(writer, other, 0)
     assert (totals(payer), open_holds(payer)) == ((USD, 0, 0), [])
 
 
@@ -116,7 +116,7 @@ def test_a_commit_of_unknown_outcome_is_replayed_and_counts_once(
     writer, commits, committed: bool, caplog
 ) -> None:
     payer, fresh = new_payer(USD), new_payer(USD)
-    hold = placed(writer, payer, 10 * CENT)
+    hold = place_standing(writer, payer, 10 * CENT)
     held_up(writer, commits)
 
     orders: list[Any] = [hold_order(fresh, 3 * CENT), settle_order(hold, 7 * CENT)]
@@ -129,12 +129,12 @@ def test_a_commit_of_unknown_outcome_is_replayed_and_counts_once(
     assert (totals(payer), totals(fresh)) == ((USD, 7 * CENT, 0), (USD, 0, 3 * CENT))
     assert entries(payer) == [7 * CENT]
     # Counters that were made in what was rolled back are made again.
-    placed(writer, fresh, CENT)
+    place_standing(writer, fresh, CENT)
 
 
 def test_a_raise_of_unknown_outcome_is_refused_and_its_money_comes_back(writer, commits) -> None:
     payer = new_payer(USD)
-    hold = placed(writer, payer, 10 * CENT)
+    hold = place_standing(writer, payer, 10 * CENT)
     commits.after.append(break_connection)
     assert_failed(writer, writer.submit(TopUpOrder(hold.generation_id, payer, 5 * CENT)))
     assert open_holds(payer) == [15 * CENT]
@@ -144,7 +144,7 @@ def test_a_raise_of_unknown_outcome_is_refused_and_its_money_comes_back(writer, 
 
 def test_a_failure_nobody_can_read_costs_no_charge(writer, commits, payer) -> None:
     """Such as a plan that a migration outdated: a fresh connection has none."""
-    holds = placed(writer, payer, 10 * CENT), placed(writer, payer, CENT)
+    holds = place_standing(writer, payer, 10 * CENT), place_standing(writer, payer, CENT)
     first = held_up(writer, commits)
 
     def fail() -> None:
@@ -162,7 +162,7 @@ def test_a_failure_nobody_can_read_costs_no_charge(writer, commits, payer) -> No
 
 
 def test_poison_fails_alone_and_its_batch_mates_pass(writer, commits, caplog, payer) -> None:
-    settlements = [settle_order(placed(writer, payer, CENT), CENT) for _ in range(4)]
+    settlements = [settle_order(place_standing(writer, payer, CENT), CENT) for _ in range(4)]
     settlements[1].record.pop("tokens_prompt")
     settlements[2].record["status"] = None
     nothing: Any = None  # The column is NOT NULL.
@@ -179,7 +179,7 @@ def test_poison_fails_alone_and_its_batch_mates_pass(writer, commits, caplog, pa
     assert caplog.text.count("refused an item") == 3
     assert "Failing row" not in caplog.text
     # What cannot be written is not charged, and holds nothing either.
-    placed(writer, payer, 0)
+    place_standing(writer, payer, 0)
     assert totals(payer) == (USD, 2 * CENT, 2 * CENT)
     assert open_holds(payer) == [0, CENT, CENT]
 
@@ -228,7 +228,7 @@ def test_a_writer_that_dies_fails_all_its_waiters_and_the_next_order_starts_anot
         tickets = [writer.submit(hold_order(payer, CENT)) for _ in range(5)]
         fate.may_open.set()
         assert_failed(writer, *tickets)
-        placed(writer, payer, CENT)
+        place_standing(writer, payer, CENT)
 
     assert "The ledger writer died" in caplog.text
     assert totals(payer) == (USD, 0, CENT)
@@ -240,7 +240,7 @@ def test_an_order_that_comes_while_a_writer_is_dying_is_carried_out() -> None:
     payer, fate = new_payer(USD), Fate()
 
     with running_writer(fate.open) as writer:
-        placed(writer, payer, CENT)
+        place_standing(writer, payer, CENT)
         fate.deaths = 1
         fate.may_close.clear()
         assert_failed(writer, writer.submit(hold_order(payer, CENT)))
@@ -259,7 +259,7 @@ def test_a_charge_outlives_the_writer_that_died_with_it(committed: bool, caplog)
         raise RuntimeError("nobody foresaw this")
 
     with running_writer(commits.open) as writer:
-        holds = [placed(writer, payer, 10 * CENT) for _ in range(2)]
+        holds = [place_standing(writer, payer, 10 * CENT) for _ in range(2)]
         held_up(writer, commits)
         meet_next_batch(commits, committed=committed, what=die)
         orders: list[Any] = [settle_order(hold, 7 * CENT) for hold in holds]
@@ -284,7 +284,7 @@ class Deadly(dict[str, Any]):
 @DIES
 def test_a_charge_that_kills_writers_is_told_and_let_go(caplog, payer) -> None:
     with running_writer() as writer:
-        deadly, sound = (placed(writer, payer, 10 * CENT) for _ in range(2))
+        deadly, sound = (place_standing(writer, payer, 10 * CENT) for _ in range(2))
         poison = settle_order(deadly, 7 * CENT)._replace(record=Deadly())
         assert_failed(writer, writer.submit(poison))
         # The dying one may still tell this waiter no; the charge is for the next one.

@@ -22,7 +22,7 @@ from tests.routing.ledger.books import (
     entries,
     hold_order,
     new_payer,
-    placed,
+    place_standing,
     running_writer,
     settle_order,
     totals,
@@ -62,7 +62,7 @@ def test_whatever_is_cut_at_its_commit_counts_once(line, writer, commits, commit
     def cut() -> None:
         (line.cut_after_commit if committed else line.cut_before_commit)("accounts_account")
 
-    hold, told = placed(writer, payer, 10 * CENT), placed(writer, payer, 20 * CENT)
+    hold, told = place_standing(writer, payer, 10 * CENT), place_standing(writer, payer, 20 * CENT)
     settlement = settle_order(hold, 7 * CENT)
     # With what it held, a settlement can be merged with its batch.
     merged = settle_order(told, 2 * CENT)._replace(held_nano=told.amount_nano)
@@ -81,7 +81,7 @@ def test_whatever_is_cut_at_its_commit_counts_once(line, writer, commits, commit
     line.wait_cut(WAIT_S)
     # Nothing was under way.
     line.cut()
-    placed(writer, payer, CENT)
+    place_standing(writer, payer, CENT)
     assert totals(payer) == (40 * CENT, 9 * CENT, 12 * CENT)
 
 
@@ -97,7 +97,7 @@ def test_a_silent_database_is_hung_up_on_and_what_waits_is_booked_when_it_speaks
 ) -> None:
     settings.LEDGER_TIMEOUT = 1
     payer = new_payer(USD)
-    hold = placed(writer, payer, 10 * CENT)
+    hold = place_standing(writer, payer, 10 * CENT)
     line.freeze()
 
     settled = writer.submit(settle_order(hold, 7 * CENT))
@@ -109,19 +109,19 @@ def test_a_silent_database_is_hung_up_on_and_what_waits_is_booked_when_it_speaks
     await_hang_up(caplog, "does not answer", line)
 
     assert writer.wait(settled, WAIT_S) is True
-    placed(writer, payer, CENT)
+    place_standing(writer, payer, CENT)
     assert (totals(payer), entries(payer)) == ((USD, 7 * CENT, CENT), [7 * CENT])
 
 
 def test_a_silent_sweep_does_not_hold_the_writer_for_ever(line, writer, settings, caplog) -> None:
     settings.LEDGER_TIMEOUT = 0.3
     payer = new_payer(USD)
-    placed(writer, payer, CENT)
+    place_standing(writer, payer, CENT)
     line.freeze()
     writer._next_sweep_at = 0.0
     writer._work.set()
     await_hang_up(caplog, "sweep", line)
-    placed(writer, payer, CENT)
+    place_standing(writer, payer, CENT)
 
 
 def test_a_transaction_whose_client_fell_silent_does_not_lock_others_out(
@@ -129,7 +129,7 @@ def test_a_transaction_whose_client_fell_silent_does_not_lock_others_out(
 ) -> None:
     monkeypatch.setattr(session_module, "_GHOST_MS", 200)
     payer = new_payer(USD)
-    placed(writer, payer, CENT)
+    place_standing(writer, payer, CENT)
     commits.block()
     ticket = writer.submit(hold_order(payer, CENT))
     commits.wait_reached()
@@ -138,7 +138,7 @@ def test_a_transaction_whose_client_fell_silent_does_not_lock_others_out(
     commits.go_on.set()
     # The silent one's account row is locked, and the server does not know that it is gone.
     with running_writer(direct) as other:
-        placed(other, payer, 2 * CENT)
+        place_standing(other, payer, 2 * CENT)
     line.thaw()
 
     assert writer.wait(ticket, WAIT_S) is True
@@ -150,7 +150,7 @@ def test_a_database_that_is_away_for_long_costs_no_charge_and_no_memory(
 ) -> None:
     settings.LEDGER_QUEUE_MAX = 20
     payer = new_payer(USD)
-    hold = placed(writer, payer, 10 * CENT)
+    hold = place_standing(writer, payer, 10 * CENT)
     submitted: list[Order] = []
     submit = writer.submit
 

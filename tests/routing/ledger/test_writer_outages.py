@@ -16,7 +16,7 @@ from tests.routing.ledger.books import (
     entries,
     hold_order,
     new_payer,
-    placed,
+    place_standing,
     running_writer,
     settle,
     settle_order,
@@ -34,7 +34,7 @@ def test_while_the_database_will_not_write_holds_fail_at_once_and_settlements_wa
     payer, moods = new_payer(USD), Moods()
 
     with running_writer(moods.open) as writer:
-        hold = placed(writer, payer, 10 * CENT)
+        hold = place_standing(writer, payer, 10 * CENT)
         moods.unwilling = unwilling
         settled = writer.submit(settle_order(hold, 7 * CENT))
         moods.wait_attempts(2)
@@ -44,7 +44,7 @@ def test_while_the_database_will_not_write_holds_fail_at_once_and_settlements_wa
         assert not settled.done.is_set()
         moods.unwilling = ""
         assert writer.wait(settled, WAIT_S) is True
-        placed(writer, payer, CENT)
+        place_standing(writer, payer, CENT)
 
     assert "refuses to write" in caplog.text
     assert (totals(payer), entries(payer)) == ((USD, 7 * CENT, CENT), [7 * CENT])
@@ -55,7 +55,7 @@ def test_what_cannot_be_booked_at_the_stop_is_told_to_the_operator(caplog) -> No
     payer, moods = new_payer(USD), Moods()
 
     with running_writer(moods.open) as writer:
-        waiting, passing = (placed(writer, payer, 10 * CENT) for _ in range(2))
+        waiting, passing = (place_standing(writer, payer, 10 * CENT) for _ in range(2))
         moods.unwilling = "read_only"
         ticket = writer.submit(settle_order(waiting, 7 * CENT))
         moods.wait_attempts(1)
@@ -81,7 +81,7 @@ def test_a_stop_while_the_database_is_away_ends_in_time_and_tells(caplog) -> Non
         return commits.open()
 
     with running_writer(open_session) as writer:
-        hold = placed(writer, payer, 10 * CENT)
+        hold = place_standing(writer, payer, 10 * CENT)
         commits.before.append(break_connection)
         away.set()
         ticket = writer.submit(settle_order(hold, 7 * CENT))
@@ -96,7 +96,7 @@ def test_the_stop_waits_for_a_database_that_comes_back_in_time() -> None:
     payer, moods = new_payer(USD), Moods()
 
     with running_writer(moods.open) as writer:
-        hold = placed(writer, payer, 10 * CENT)
+        hold = place_standing(writer, payer, 10 * CENT)
         moods.unwilling = "read_only"
         writer.submit(settle_order(hold, 7 * CENT))
         stopping = threading.Thread(target=writer.stop, args=(WAIT_S,))
@@ -117,6 +117,6 @@ def test_the_database_may_come_back_before_the_waiter_gives_up() -> None:
         return LedgerSession()
 
     with running_writer(open_session) as writer:
-        placed(writer, payer, CENT)
+        place_standing(writer, payer, CENT)
 
     assert totals(payer) == (USD, 0, CENT)

@@ -21,8 +21,8 @@ _number = count()
 
 
 @pytest.fixture
-def answered(db: None) -> Answered:
-    """`answered("a/one", ago)`: a generation of that model, begun then."""
+def record_answers(db: None) -> Answered:
+    """`record_answers("a/one", ago)`: a generation of that model, begun then."""
     account = open_account(name="mine")
     workspace = account.workspaces.get()
     key, _ = create_key(account=account, name="k", workspace=workspace)
@@ -40,37 +40,37 @@ def rows() -> dict[tuple[str, str], int]:
     return {(row.model, row.day.isoformat()): row.calls for row in DailyCalls.objects.all()}
 
 
-def test_calls_are_counted_by_model_and_day(answered) -> None:
-    answered("a/one", 3 * DAY, 2 * HOUR, 3 * HOUR)
-    answered("a/two", 3 * HOUR)
-    answered("a/two", HOUR, status=502)
+def test_calls_are_counted_by_model_and_day(record_answers) -> None:
+    record_answers("a/one", 3 * DAY, 2 * HOUR, 3 * HOUR)
+    record_answers("a/two", 3 * HOUR)
+    record_answers("a/two", HOUR, status=502)
     assert count_calls(NOW) == 4
     days = {("a/one", "2026-03-17"): 1, ("a/one", "2026-03-20"): 2, ("a/two", "2026-03-20"): 1}
     assert rows() == days
 
 
-def test_each_call_is_counted_once_and_not_before_it_can_have_ended(answered) -> None:
-    answered("a/one", 2 * HOUR, MINUTE)
+def test_each_call_is_counted_once_and_not_before_it_can_have_ended(record_answers) -> None:
+    record_answers("a/one", 2 * HOUR, MINUTE)
     assert [count_calls(NOW), count_calls(NOW)] == [1, 0]
     # A long call that began before the others were counted, and has ended since.
-    answered("a/one", 2 * MINUTE)
+    record_answers("a/one", 2 * MINUTE)
     assert count_calls(NOW + HOUR) == 2
     assert rows() == {("a/one", "2026-03-20"): 3}
 
 
 def test_counting_an_hour_asks_the_database_a_few_times(
-    answered, django_assert_num_queries
+    record_answers, django_assert_num_queries
 ) -> None:
     for n in range(20):
-        answered(f"a/m{n}", HOUR)
+        record_answers(f"a/m{n}", HOUR)
     CallsCounted.objects.create(pk=1, until=NOW - HOUR - 10 * MINUTE)
     # Mark, count, begin, move, read, write, commit, clear away.
     with django_assert_num_queries(8):
         assert count_calls(NOW - 40 * MINUTE) == 20
 
 
-def test_who_loses_the_race_writes_nothing(answered, monkeypatch) -> None:
-    answered("a/one", 2 * HOUR)
+def test_who_loses_the_race_writes_nothing(record_answers, monkeypatch) -> None:
+    record_answers("a/one", 2 * HOUR)
     CallsCounted.objects.create(pk=1, until=NOW - 3 * HOUR)
     count_hour = counting._count_answered
 
@@ -84,9 +84,9 @@ def test_who_loses_the_race_writes_nothing(answered, monkeypatch) -> None:
     assert (count_calls(NOW), rows()) == (0, {})
 
 
-def test_days_of_long_ago_are_cleared_away_and_not_counted_at_first(answered) -> None:
-    answered("a/old", 40 * DAY)
-    answered("a/new", 20 * DAY)
+def test_days_of_long_ago_are_cleared_away_and_not_counted_at_first(record_answers) -> None:
+    record_answers("a/old", 40 * DAY)
+    record_answers("a/new", 20 * DAY)
     DailyCalls.objects.create(model="a/gone", day=(NOW - 31 * DAY).date(), calls=5)
     assert count_calls(NOW) == 1
     assert rows() == {("a/new", "2026-02-28"): 1}
@@ -109,8 +109,8 @@ def test_a_process_reads_them_once_a_minute_and_outlives_the_database(
         assert known.calls() == known.calls() == {"a/one": Calls(3, 3)}
     known.forget()
 
-    def gone(now: datetime) -> dict[str, Calls]:
+    def fail_read(now: datetime) -> dict[str, Calls]:
         raise OperationalError("gone")
 
-    monkeypatch.setattr(counting, "read_calls", gone)
+    monkeypatch.setattr(counting, "read_calls", fail_read)
     assert known.calls() == {"a/one": Calls(3, 3)}

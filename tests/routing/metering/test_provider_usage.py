@@ -35,7 +35,7 @@ def details(**prompt: Any) -> dict[str, Any]:
     return {"prompt_tokens_details": prompt}
 
 
-def reasoned(tokens: int) -> dict[str, Any]:
+def reasoning_details(tokens: int) -> dict[str, Any]:
     others = ("audio_tokens", "accepted_prediction_tokens", "rejected_prediction_tokens")
     return {"completion_tokens_details": {"reasoning_tokens": tokens, **dict.fromkeys(others, 0)}}
 
@@ -50,7 +50,9 @@ CACHED = {
     "server_tool_use": {"web_search_requests": 0},
 }
 UNCACHED = {"cache_creation_input_tokens": None, "cache_read_input_tokens": None}
-XAI = details(text_tokens=32, audio_tokens=0, image_tokens=0, cached_tokens=6) | reasoned(94)
+XAI = details(text_tokens=32, audio_tokens=0, image_tokens=0, cached_tokens=6) | reasoning_details(
+    94
+)
 EXPLICIT = {
     "cache_creation_input_tokens": 1480,
     "cache_creation": {"ephemeral_5m_input_tokens": 1480},
@@ -59,7 +61,7 @@ EXPLICIT = {
 SHAPES: dict[str, tuple[str, dict[str, Any], Counted]] = {
     "openai chat": (
         "openai",
-        chat(2006, 300, **details(cached_tokens=1920, audio_tokens=0), **reasoned(128)),
+        chat(2006, 300, **details(cached_tokens=1920, audio_tokens=0), **reasoning_details(128)),
         Counted(2006, 300, cached=1920, reasoning=128),
     ),
     "openai responses": (
@@ -165,7 +167,7 @@ def _whole(kind: str, reported: dict[str, Any]) -> Usage | None:
     return read_reported_usage(answer.usage, context_length=None)
 
 
-def _streamed(kind: str, **chunk: Any) -> Usage | None:
+def _read_last_chunk(kind: str, **chunk: Any) -> Usage | None:
     (event,) = get_wire(kind).reader().events(json.dumps(chunk).encode())
     return read_reported_usage(event.usage, context_length=None)
 
@@ -186,14 +188,14 @@ def test_every_token_is_counted_once(name: str) -> None:
     if kind == "openai":
         # The last chunk of a stream says the same.
         last = {"object": "chat.completion.chunk", "choices": [], "usage": reported}
-        assert _streamed(kind, **last) == usage
+        assert _read_last_chunk(kind, **last) == usage
 
 
 def test_groq_tells_the_usage_of_some_streams_beside_it() -> None:
     """What it costs: 5003 and 359 tokens, not what an estimate of the texts would say."""
     usage = {"queue_time": 0.2, "prompt_tokens": 5003, "completion_tokens": 359}
     choice = {"index": 0, "delta": {}, "finish_reason": "stop"}
-    told = _streamed("openai", choices=[choice], x_groq={"id": "req_1", "usage": usage})
+    told = _read_last_chunk("openai", choices=[choice], x_groq={"id": "req_1", "usage": usage})
     assert told == Usage(5003, 359)
 
 

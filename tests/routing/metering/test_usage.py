@@ -23,12 +23,12 @@ def counts(prompt: Any, completion: Any, **details: Any) -> dict[str, Any]:
     return {"prompt_tokens": prompt, "completion_tokens": completion, **details}
 
 
-def believed(reported: Any, **more: Any) -> Usage | None:
+def read_usage(reported: Any, **more: Any) -> Usage | None:
     return read_reported_usage(reported, context_length=CONTEXT, **more)
 
 
-def prompted(details: Any) -> Usage | None:
-    return believed(counts(100, 50, prompt_tokens_details=details))
+def read_prompt_usage(details: Any) -> Usage | None:
+    return read_usage(counts(100, 50, prompt_tokens_details=details))
 
 
 def prompt_nano(usage: Usage | None, **own: str) -> int:
@@ -46,12 +46,12 @@ INCREDIBLE: list[Any] = [
 
 @pytest.mark.parametrize("reported", INCREDIBLE, ids=lambda each: str(each)[:60])
 def test_a_report_that_cannot_be_true_is_not_believed(reported: Any) -> None:
-    assert believed(reported) is None
+    assert read_usage(reported) is None
 
 
 def test_the_limits_themselves_are_believed() -> None:
-    assert believed(counts(0, 0)) == believed(counts(0.0, 0)) == Usage(0, 0)
-    assert believed(counts(CONTEXT, 5.0)) == Usage(CONTEXT, 5)
+    assert read_usage(counts(0, 0)) == read_usage(counts(0.0, 0)) == Usage(0, 0)
+    assert read_usage(counts(CONTEXT, 5.0)) == Usage(CONTEXT, 5)
     assert read_reported_usage(counts(COUNT_MAX, 1), context_length=None) == Usage(COUNT_MAX, 1)
     # Without a context length a count past every model is a lie.
     assert read_reported_usage(counts(COUNT_MAX + 1, 1), context_length=None) is None
@@ -72,14 +72,14 @@ def test_details_are_read() -> None:
         },
     )
 
-    assert believed(reported) == Usage(100, 50, 60, 20, 20, 0, 30, 5, 15, 3, 4)
+    assert read_usage(reported) == Usage(100, 50, 60, 20, 20, 0, 30, 5, 15, 3, 4)
 
 
 def test_tokens_that_were_written_and_read_at_once_are_both() -> None:
     """Gemini over another gateway, which bills both."""
     details = {"cached_tokens": 216, "cache_write_tokens": 216}
 
-    usage = believed(counts(218, 10, prompt_tokens_details=details))
+    usage = read_usage(counts(218, 10, prompt_tokens_details=details))
 
     assert usage == Usage(218, 10, cached_tokens=216, cache_write_tokens=216)
     read, write = {"input_cache_read": "0.0000001"}, {"input_cache_write": "0.000000083"}
@@ -104,7 +104,7 @@ LIES: list[Any] = [
 
 @pytest.mark.parametrize("details", LIES, ids=str)
 def test_details_that_do_not_fit_their_count_are_dropped(details: Any) -> None:
-    assert prompted(details) == Usage(100, 50)
+    assert read_prompt_usage(details) == Usage(100, 50)
 
 
 @pytest.mark.parametrize(("chars", "tokens"), [(0, 0), (1, 1), (4, 1), (8, 2), (4001, 1000)])
@@ -112,7 +112,7 @@ def test_the_estimator_counts_four_characters_a_token(chars: int, tokens: int) -
     assert estimate_tokens(chars) == tokens
 
 
-def thought(**text: Any) -> dict[str, Any]:
+def text_part(**text: Any) -> dict[str, Any]:
     return {"type": "text", **text}
 
 
@@ -120,9 +120,9 @@ def thought(**text: Any) -> dict[str, Any]:
     "message",
     [
         {"content": "x" * 400},
-        {"content": [thought(text="x" * 300), thought(text="x" * 100)]},
+        {"content": [text_part(text="x" * 300), text_part(text="x" * 100)]},
         {"content": "", "refusal": "x" * 400},
-        {"content": [{"type": "thinking", "thinking": [thought(text="x" * 400)]}]},
+        {"content": [{"type": "thinking", "thinking": [text_part(text="x" * 400)]}]},
         {"reasoning": "x" * 400, "reasoning_details": [{"text": "x" * 400}]},
         {"reasoning": "x" * 400, "reasoning_content": "x" * 400},
         {"reasoning_details": [{"text": "x" * 300}, {"summary": "x" * 100}, {"data": "x" * 999}]},
@@ -146,12 +146,12 @@ def test_parts_of_an_answer_are_added_up() -> None:
 
 
 def test_tokens_of_a_video_are_read() -> None:
-    assert prompted({"video_tokens": 30}) == Usage(100, 50, video_tokens=30)
+    assert read_prompt_usage({"video_tokens": 30}) == Usage(100, 50, video_tokens=30)
 
 
 def test_writes_for_an_hour_are_among_the_writes() -> None:
     for told, counted in ((20, 20), (40, 30)):
-        read = prompted({"cache_write_tokens": 30, "cache_write_1h_tokens": told})
+        read = read_prompt_usage({"cache_write_tokens": 30, "cache_write_1h_tokens": told})
         assert read == Usage(100, 50, cache_write_tokens=30, cache_write_1h_tokens=counted)
 
 
@@ -169,7 +169,7 @@ def test_writes_for_an_hour_have_a_price_of_their_own() -> None:
 )
 def test_searches_of_the_upstream_are_counted(told: Any, counted: int) -> None:
     reported = counts(1, 1, server_tool_use_details={"web_search_requests": told})
-    assert believed(reported) == Usage(1, 1, web_searches=counted)
+    assert read_usage(reported) == Usage(1, 1, web_searches=counted)
 
 
 def test_of_an_upstream_that_was_cut_off_the_prompt_is_believed() -> None:
@@ -177,21 +177,21 @@ def test_of_an_upstream_that_was_cut_off_the_prompt_is_believed() -> None:
     told = {"prompt_tokens": 100, "prompt_tokens_details": {"cached_tokens": 80}}
     bare = {"prompt_tokens": 100}
     usage = Usage(100, 7, cached_tokens=80, estimated=True)
-    assert believed(told, produced_tokens=7) == usage
-    assert believed(told) is None
-    assert believed(bare, produced_tokens=7) == Usage(100, 7, estimated=True)
-    assert believed({"completion_tokens": 5}, produced_tokens=7) is None
+    assert read_usage(told, produced_tokens=7) == usage
+    assert read_usage(told) is None
+    assert read_usage(bare, produced_tokens=7) == Usage(100, 7, estimated=True)
+    assert read_usage({"completion_tokens": 5}, produced_tokens=7) is None
 
 
 def test_of_an_upstream_that_told_of_the_completion_alone_that_is_believed() -> None:
     told = {"completion_tokens": 50, "completion_tokens_details": {"reasoning_tokens": 30}}
     usage = Usage(12, 50, reasoning_tokens=30, estimated=True)
-    assert believed(told, produced_tokens=7, prompt_estimate=12) == usage
-    assert believed(told) is None
+    assert read_usage(told, produced_tokens=7, prompt_estimate=12) == usage
+    assert read_usage(told) is None
 
 
 def test_no_estimate_stands_for_a_count_that_cannot_be_true() -> None:
     estimates = {"produced_tokens": 7, "prompt_estimate": 12}
     for told in (counts(-1, 50), counts("5", 50), counts(5, -1), counts(None, CONTEXT + 1)):
-        assert believed(told, **estimates) is None
-    assert believed(counts(100, 50), **estimates) == Usage(100, 50)
+        assert read_usage(told, **estimates) is None
+    assert read_usage(counts(100, 50), **estimates) == Usage(100, 50)

@@ -60,7 +60,7 @@ def conversation(
     return chat, Conversation(chat, account_id=ACCOUNT, model=reference)
 
 
-def resolved(
+def resolve_for(
     catalogue: Snapshot, reference: str, policy: Policy, session: str | None = None, **body: Any
 ) -> Resolution:
     """As a request of that session resolves it."""
@@ -85,7 +85,7 @@ NARROW = [
 def test_preferences_that_leave_nothing_of_a_large_catalogue_hold_nobody_up(
     large: Snapshot, stretches: list[float], reference: str, policy: Policy
 ) -> None:
-    found = resolved(large, reference, policy)
+    found = resolve_for(large, reference, policy)
     assert found.models == ()
     assert len(found.pool) == MODELS
     error = no_model_error(reference, found.pool, read_requirements(accepted()), policy)
@@ -150,9 +150,9 @@ def free() -> Snapshot:
     )
 
 
-def chosen(catalogue: Snapshot, session: str | None = None) -> tuple[str, str]:
+def choose_endpoint(catalogue: Snapshot, session: str | None = None) -> tuple[str, str]:
     """Model and tag that a request of the session begins with."""
-    found = resolved(catalogue, "router/free", NO_POLICY, session)
+    found = resolve_for(catalogue, "router/free", NO_POLICY, session)
     chat, talk = conversation("router/free", session)
     talk.key(found.models)
     plan = select(
@@ -165,13 +165,13 @@ def chosen(catalogue: Snapshot, session: str | None = None) -> tuple[str, str]:
 def test_processes_that_know_of_no_record_draw_a_session_s_free_model_alike(free: Snapshot) -> None:
     for n in range(20):
         session = f"s{n}"
-        assert len({chosen(free, session) for _ in range(5)}) == 1
-    assert len({chosen(free) for _ in range(100)}) > 5
+        assert len({choose_endpoint(free, session) for _ in range(5)}) == 1
+    assert len({choose_endpoint(free) for _ in range(100)}) > 5
 
 
 @pytest.mark.usefixtures("_as_new")
 def test_sessions_are_spread_over_models_and_endpoints_evenly(free: Snapshot) -> None:
-    counted = Counter(chosen(free, f"s{n}") for n in range(4000))
+    counted = Counter(choose_endpoint(free, f"s{n}") for n in range(4000))
     # 200 each; five standard deviations of a fair draw. Were the two draws one, half were empty.
     assert len(counted) == 20
     assert all(130 < number < 270 for number in counted.values())
@@ -179,8 +179,8 @@ def test_sessions_are_spread_over_models_and_endpoints_evenly(free: Snapshot) ->
 
 @pytest.mark.usefixtures("_as_new")
 def test_a_session_stays_with_the_free_model_that_answered(free: Snapshot) -> None:
-    first, _ = chosen(free, "one")
+    first, _ = choose_endpoint(free, "one")
     other = next(each for each in free.listing if each.id != first)
     key = conversation("router/free", "one")[1].key(())
     stickiness.remember(key, other.endpoints[1], Usage(1, 1))
-    assert resolved(free, "router/free", NO_POLICY, "one").models[0] is other
+    assert resolve_for(free, "router/free", NO_POLICY, "one").models[0] is other

@@ -29,7 +29,7 @@ def check(body: dict[str, Any], disabled: str = WEB_SEARCH, **more: Any) -> None
     refuse_disabled_tools(frozenset({disabled}), body, **more)
 
 
-def refused(body: dict[str, Any], disabled: str = WEB_SEARCH, **more: Any) -> ToolDisabled:
+def check_refused(body: dict[str, Any], disabled: str = WEB_SEARCH, **more: Any) -> ToolDisabled:
     with pytest.raises(ToolDisabled, match=disabled) as refusal:
         check(body, disabled, **more)
     return refusal.value
@@ -41,10 +41,10 @@ def tool(kind: str, **parameters: Any) -> dict[str, Any]:
 
 @pytest.mark.parametrize("kind", [WEB_SEARCH, *sorted(SHORTHANDS)])
 def test_each_spelling_names_the_tool(kind: str) -> None:
-    error = refused({"tools": [FUNCTION, {"type": kind}]})
+    error = check_refused({"tools": [FUNCTION, {"type": kind}]})
     assert error.status == 403
     assert error.text == 'Server tool "router:web_search" is disabled in this workspace'
-    refused({"tool_choice": {"type": kind}})
+    check_refused({"tool_choice": {"type": kind}})
 
 
 @pytest.mark.parametrize(
@@ -60,9 +60,9 @@ def test_each_spelling_names_the_tool(kind: str) -> None:
     ],
 )
 def test_a_tool_of_a_tool_counts(inner: dict[str, Any]) -> None:
-    refused({"tools": [inner]})
+    check_refused({"tools": [inner]})
     for agent in ("subagent", "fusion"):
-        refused({"tools": [tool(agent, tools=[inner])]})
+        check_refused({"tools": [tool(agent, tools=[inner])]})
 
 
 @pytest.mark.parametrize(
@@ -78,12 +78,12 @@ def test_a_tool_of_a_tool_counts(inner: dict[str, Any]) -> None:
 def test_a_plugin_that_does_the_same_counts_while_it_is_on(
     plugin: dict[str, Any], tool: str
 ) -> None:
-    refused({}, tool, plugins=[plugin])
+    check_refused({}, tool, plugins=[plugin])
     check({}, tool, plugins=[plugin | {"enabled": False}, {"id": "moderation"}])
 
 
 def test_the_suffix_that_searches_counts() -> None:
-    refused({}, references=["acme/small", ONLINE])
+    check_refused({}, references=["acme/small", ONLINE])
     check({}, references=["acme/small:nitro", "online"])
 
 
@@ -134,7 +134,7 @@ def test_a_request_is_refused_exactly_if_it_names_one(
     ],
 )
 def test_a_tool_that_the_provider_runs_counts_as_ours(kind: str, tool: str) -> None:
-    refused({}, tool, native=[kind])
+    check_refused({}, tool, native=[kind])
     check({}, "router:datetime", native=[kind])
 
 

@@ -45,14 +45,14 @@ def chat(*parts: dict[str, Any]) -> ChatRequest:
     return chat_bodies.accepted(messages=[{"role": "user", "content": content}])
 
 
-def parsed(*parts: dict[str, Any]) -> list[dict[str, Any]]:
+def parse_parts(*parts: dict[str, Any]) -> list[dict[str, Any]]:
     """What the parts have become."""
     after = FileParser(TEXT_ENGINE).change_request(chat(*parts), context())
     found: list[dict[str, Any]] = after.body["messages"][0]["content"][1:]
     return found
 
 
-def refused(*parts: dict[str, Any], settings: Any = TEXT_ENGINE) -> GatewayError:
+def parse_error(*parts: dict[str, Any], settings: Any = TEXT_ENGINE) -> GatewayError:
     with pytest.raises(GatewayError) as error:
         FileParser(settings).change_request(chat(*parts), context())
     return error.value
@@ -85,7 +85,9 @@ def test_texts_are_read_too_and_pictures_stay() -> None:
     encoded = data_url('{"a": "\u00e4"}'.encode(), "application/json; charset=utf-8")
     picture = part(data_url(b"\x89PNG", "image/png"))
     elsewhere = {"type": "file", "file": {"file_id": "f"}}
-    plain, json, *rest = parsed(part("data:text/csv,a%2Cb%0A1"), part(encoded), picture, elsewhere)
+    plain, json, *rest = parse_parts(
+        part("data:text/csv,a%2Cb%0A1"), part(encoded), picture, elsewhere
+    )
     assert plain["text"] == "<file>\na,b\n1\n</file>"
     assert json["text"] == '<file>\n{"a": "\u00e4"}\n</file>'
     assert rest == [picture, elsewhere]
@@ -126,46 +128,46 @@ def test_what_cannot_be_read_is_told_with_its_place(where: str, told: str) -> No
     with pytest.raises(GatewayError, match=told):
         read_text(where, time.monotonic() + 30, chars_max=1000)
     if where.startswith(("data:", "http")) and where != "data:nothing":
-        error = refused(part(where))
+        error = parse_error(part(where))
         assert error.status == 400
         assert error.text.startswith(f"messages.0.content.1: The file {told}")
 
 
 def test_an_engine_that_is_not_there_is_refused() -> None:
-    error = refused(settings={"pdf": {"engine": "mistral-ocr"}})
+    error = parse_error(settings={"pdf": {"engine": "mistral-ocr"}})
     assert error.status == 400
     assert error.text == "server tool not available: file-parser (mistral-ocr)"
 
 
 def test_a_pdf_without_text_says_so() -> None:
-    assert "No text can be read in this file" in parsed(part(data_url(pdf(""))))[0]["text"]
+    assert "No text can be read in this file" in parse_parts(part(data_url(pdf(""))))[0]["text"]
 
 
 @override_settings(ROUTER_FILE_PAGES=1)
 def test_more_pages_than_are_read_are_told_of() -> None:
-    (said,) = parsed(part(HELLO))
+    (said,) = parse_parts(part(HELLO))
     assert "Second page" not in said["text"]
     assert all(each in said["text"] for each in ("Hello there", MORE))
 
 
 @override_settings(ROUTER_FILE_BYTES=1024)
 def test_a_large_file_is_413() -> None:
-    assert refused(part(data_url(pdf("x" * 2000)))).status == 413
+    assert parse_error(part(data_url(pdf("x" * 2000)))).status == 413
 
 
 @override_settings(ROUTER_FILE_SECONDS=60)
 def test_only_so_many_files_are_read() -> None:
     many = [part(f"data:text/plain,{number}") for number in range(FILES_MAX + 1)]
-    assert "more than 20 files" in refused(*many).text
+    assert "more than 20 files" in parse_error(*many).text
 
 
 def test_all_files_of_a_request_share_their_characters(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(file_parser, "TEXT_CHARS_MAX", 10)
     one, two, three = (part(f"data:text/plain,{number * 6}") for number in "123")
-    texts = [each["text"] for each in parsed(one, two)]
+    texts = [each["text"] for each in parse_parts(one, two)]
     assert texts == ["<file>\n111111\n</file>", f"<file>\n2222\n{MORE}\n</file>"]
     for last in (one, three):
-        error = refused(one, two, last)
+        error = parse_error(one, two, last)
         assert error.status == 413
         assert error.text.startswith("messages.0.content.3: The files of a request have more than")
 
@@ -180,7 +182,7 @@ def test_all_files_of_a_request_share_their_time(monkeypatch: pytest.MonkeyPatch
 
     monkeypatch.setattr(file_parser, "read_text", noted)
     began = time.monotonic()
-    parsed(*(part(f"data:text/plain,{n}") for n in "123"))
+    parse_parts(*(part(f"data:text/plain,{n}") for n in "123"))
     assert len(until) == 1
     assert until.pop() >= began + 40
 
@@ -206,7 +208,7 @@ def test_without_time_nothing_is_fetched() -> None:
 
 @override_settings(ROUTER_FILE_SECONDS=0.001)
 def test_a_file_that_takes_too_long_is_told() -> None:
-    error = refused(part(data_url(pdf(*["x" * 50_000] * 40))))
+    error = parse_error(part(data_url(pdf(*["x" * 50_000] * 40))))
     assert error.status == 400
     assert "takes too long to be read" in error.text or "cannot be read" in error.text
 

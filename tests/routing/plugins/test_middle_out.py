@@ -35,7 +35,7 @@ def result(call_id: str, text: str) -> Message:
     return {"role": "tool", "tool_call_id": call_id, "content": text}
 
 
-def shortened(talk: list[Message], chars_max: int) -> list[Message]:
+def shorten_talk(talk: list[Message], chars_max: int) -> list[Message]:
     return remove_middle(talk, measure_messages(talk), chars_max)
 
 
@@ -51,12 +51,12 @@ TALK = [
 
 
 def test_the_middle_goes_first() -> None:
-    assert shortened(TALK, chars(TALK)) == TALK
-    assert shortened(TALK, chars(TALK) - 300) == [*TALK[:3], *TALK[6:]]
+    assert shorten_talk(TALK, chars(TALK)) == TALK
+    assert shorten_talk(TALK, chars(TALK) - 300) == [*TALK[:3], *TALK[6:]]
 
 
 def test_the_last_that_goes_is_only_shortened() -> None:
-    made = shortened(TALK, chars(TALK) - 130)
+    made = shorten_talk(TALK, chars(TALK) - 130)
     assert len(made) == len(TALK) - 1
     cut = made[3]["content"]
     assert (cut[:30], cut[-30:], "…" in cut) == ("2" * 30, "2" * 30, True)
@@ -65,22 +65,22 @@ def test_the_last_that_goes_is_only_shortened() -> None:
 
 def test_system_messages_and_the_newest_turn_stay() -> None:
     talk = [*TALK, call("c"), result("c", "R" * 500)]
-    made = shortened(talk, 1)
+    made = shorten_talk(talk, 1)
     assert made == [talk[0], *talk[-3:]]
     assert chars(made) == count_fixed_chars(talk, measure_messages(talk))
     # A conversation without a user keeps its end.
     talk = [says("assistant", "a" * 50), call("c1"), result("c1", "r" * 10)]
-    assert shortened(talk, 1) == talk[1:]
+    assert shorten_talk(talk, 1) == talk[1:]
 
 
 def test_a_call_goes_with_its_result_and_a_result_with_the_latest_call_of_its_id() -> None:
     around = [says("user", "a" * 20), says("assistant", "z" * 20), says("user", "b")]
     talk = [around[0], call("c1"), result("c1", "r" * 500), *around[1:]]
-    assert shortened(talk, 60) == around
+    assert shorten_talk(talk, 60) == around
     first, second = ([call("c"), result("c", text * 200)] for text in "ab")
     around = [says("user", "a" * 20), says("user", "z" * 20), says("user", "b")]
     talk = [around[0], *first, *second, *around[1:]]
-    assert shortened(talk, 270) == [around[0], *second, *around[1:]]
+    assert shorten_talk(talk, 270) == [around[0], *second, *around[1:]]
 
 
 def test_each_message_is_looked_at_a_few_times_however_many_results_a_call_has() -> None:
@@ -94,7 +94,7 @@ def test_each_message_is_looked_at_a_few_times_however_many_results_a_call_has()
 
     said = [call("c"), *[says("user", "a")] * 500, *[result("c", "b")] * 500, says("user", "z")]
     talk: list[Message] = [Counted(each) for each in said]
-    assert shortened(talk, 50) == talk[500:501] + talk[-1:]
+    assert shorten_talk(talk, 50) == talk[500:501] + talk[-1:]
     assert looks < 10 * len(talk)
 
 
@@ -114,7 +114,7 @@ def talks(draw: st.DrawFn) -> list[Message]:
 
 @given(talks(), st.integers(0, 2_000))
 def test_any_conversation(talk: list[Message], chars_max: int) -> None:
-    made = shortened(talk, chars_max)
+    made = shorten_talk(talk, chars_max)
     assert chars(made) <= max(chars_max, count_fixed_chars(talk, measure_messages(talk)))
     assert not read_prompt(made).orphans
     kept = [each for each in made if each in talk]
@@ -135,7 +135,7 @@ def long_request() -> ChatRequest:
 def test_messages_are_measured_once_and_beside_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
     is_beside, measured = False, []
 
-    def beside(work: Callable[[], Any], **_: Any) -> Any:
+    def run_beside(work: Callable[[], Any], **_: Any) -> Any:
         nonlocal is_beside
         is_beside = True
         try:
@@ -143,12 +143,12 @@ def test_messages_are_measured_once_and_beside_the_loop(monkeypatch: pytest.Monk
         finally:
             is_beside = False
 
-    def noted(messages: list[Message]) -> list[int]:
+    def note_measuring(messages: list[Message]) -> list[int]:
         measured.append(is_beside)
         return measure_messages(messages)
 
-    monkeypatch.setattr(context_compression, "run_in_thread", beside)
-    monkeypatch.setattr(context_compression, "measure_messages", noted)
+    monkeypatch.setattr(context_compression, "run_in_thread", run_beside)
+    monkeypatch.setattr(context_compression, "measure_messages", note_measuring)
     made = compress_request(long_request(), [endpoint(context_length=1_000)], None)
     assert made is not None
     assert 0 < made.chat.message_count < 500

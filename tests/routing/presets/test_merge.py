@@ -27,12 +27,12 @@ PARSE: dict[str, Any] = {
 CAP = {"chat": "max_tokens", "responses": "max_output_tokens", "messages": "max_tokens"}
 
 
-def under(format: str, config: dict[str, Any], prompt: str = "", **body: Any) -> MergedBody:
+def merge_under(format: str, config: dict[str, Any], prompt: str = "", **body: Any) -> MergedBody:
     return merge_preset(format, ASKED[format] | body, config, prompt)
 
 
 def read(format: str, config: dict[str, Any], prompt: str = "", **body: Any) -> ChatRequest:
-    got = under(format, config, prompt, **body)
+    got = merge_under(format, config, prompt, **body)
     request: ChatRequest = PARSE[format](got.body, got.beside)
     return request
 
@@ -68,7 +68,7 @@ def test_a_format_s_own_preset_is_the_same_as_saying_it(format: str) -> None:
     said = {name: value for name, value in said.items() if not name.startswith("cache_")}
     by_hand = ASKED[format] | said | {"model": "a/b", "cache_control": {"type": "ephemeral"}}
 
-    got = under(format, content.config)
+    got = merge_under(format, content.config)
 
     assert got == MergedBody(by_hand, {})
     assert PARSE[format](got.body, got.beside) == PARSE[format](by_hand, {})
@@ -82,14 +82,14 @@ def test_the_request_has_the_last_word(format: str) -> None:
 
     assert request.body["temperature"] == 1
     assert request.max_output_tokens == 30
-    assert "max_completion_tokens" not in under("chat", config, max_tokens=5).body
-    assert "max_tokens" not in under("chat", config, max_completion_tokens=5).body
+    assert "max_completion_tokens" not in merge_under("chat", config, max_tokens=5).body
+    assert "max_tokens" not in merge_under("chat", config, max_completion_tokens=5).body
 
 
 @pytest.mark.parametrize("format", ["chat", "responses", "messages"])
 def test_null_takes_a_setting_away(format: str) -> None:
     config = {"temperature": 0.5, "max_tokens": 10, "top_p": 0.5}
-    got = under(format, config, "", temperature=None, **{CAP[format]: None})
+    got = merge_under(format, config, "", temperature=None, **{CAP[format]: None})
 
     assert got.body["temperature"] is None
     assert got.body["top_p"] == 0.5
@@ -124,8 +124,8 @@ def test_names_of_a_format_count_as_the_config_s(
     config["response_format"] = {"type": "json_object"}
     without = {name: value for name, value in config.items() if name != gone}
 
-    assert under(format, config, **said) == under(format, without, **said)
-    assert under(format, config) != under(format, without)
+    assert merge_under(format, config, **said) == merge_under(format, without, **said)
+    assert merge_under(format, config) != merge_under(format, without)
 
 
 def test_functions_stand_beside_the_config_s_tools() -> None:
@@ -141,10 +141,10 @@ def test_a_system_prompt_stands_where_the_format_has_it() -> None:
     for format in ("chat", "messages"):
         told = [{"role": "system", "content": "S"}, *HELLO]
         assert read(format, {}, "S").body["messages"] == told
-    assert under("chat", {}, "S").before == 1
-    assert under("messages", {}, "S").body["system"] == "S"
+    assert merge_under("chat", {}, "S").before == 1
+    assert merge_under("messages", {}, "S").body["system"] == "S"
     for asked in ("Hi", HELLO):
-        assert under("responses", {}, "S", input=asked).body["instructions"] == "S"
+        assert merge_under("responses", {}, "S", input=asked).body["instructions"] == "S"
 
 
 @pytest.mark.parametrize(
@@ -161,7 +161,7 @@ def test_a_system_prompt_stands_where_the_format_has_it() -> None:
     ],
 )
 def test_a_request_s_own_instructions_win(format: str, said: dict[str, Any]) -> None:
-    assert under(format, {}, "S", **said).body == ASKED[format] | said
+    assert merge_under(format, {}, "S", **said).body == ASKED[format] | said
 
 
 def test_output_formats_in_each_format_s_words() -> None:
@@ -169,16 +169,18 @@ def test_output_formats_in_each_format_s_words() -> None:
     inner = {"type": "json_schema", "json_schema": {"name": "n", "schema": SCHEMA}}
     unnamed = {"type": "json_schema", "schema": SCHEMA}
 
-    assert under("chat", {"response_format": flat}).body["response_format"] == inner
+    assert merge_under("chat", {"response_format": flat}).body["response_format"] == inner
     named = {"name": "response", "strict": True, "schema": SCHEMA}
     chat = {"type": "json_schema", "json_schema": named}
-    assert under("chat", {"response_format": unnamed}).body["response_format"] == chat
+    assert merge_under("chat", {"response_format": unnamed}).body["response_format"] == chat
     text = {"format": {"type": "json_schema", "name": "n", "schema": SCHEMA}, "verbosity": "low"}
-    got = under("responses", {"response_format": inner}, text={"verbosity": "low"})
+    got = merge_under("responses", {"response_format": inner}, text={"verbosity": "low"})
     assert got.body["text"] == text
     assert read("messages", {"response_format": inner}).body["response_format"] == inner
     grammar = {"type": "grammar", "grammar": "g"}
-    assert under("responses", {"response_format": grammar}).beside["response_format"] == grammar
+    assert (
+        merge_under("responses", {"response_format": grammar}).beside["response_format"] == grammar
+    )
     for kept in (flat, inner, unnamed, grammar):
         for format in ASKED:
             assert read(format, {"response_format": kept}).response_format_type == kept["type"]
@@ -191,7 +193,7 @@ def test_tiers_and_speeds() -> None:
         assert read(format, {"service_tier": "standard_only"}).service_tier == "default"
         assert read(format, {"speed": "fast"}, service_tier="flex").service_tier == "flex"
         assert read(format, {"speed": "standard"}).service_tier is None
-    assert under("messages", {"speed": "fast"}).body["speed"] == "fast"
+    assert merge_under("messages", {"speed": "fast"}).body["speed"] == "fast"
     assert read("messages", {"speed": "fast"}).service_tier == "priority"
 
 
@@ -208,13 +210,15 @@ def test_reasoning_is_whole_in_every_format() -> None:
         reasoning = read(format, {"reasoning": kept}).reasoning
         assert reasoning is not None
         assert (reasoning.effort, reasoning.exclude, reasoning.summary) == ("high", True, "auto")
-    assert "exclude" not in under("responses", {"reasoning": kept}).body["reasoning"]
+    assert "exclude" not in merge_under("responses", {"reasoning": kept}).body["reasoning"]
 
 
 def test_a_top_k_that_messages_have_no_word_for_stands_beside() -> None:
-    assert under("messages", {"top_k": -1}) == MergedBody(ASKED["messages"], {"top_k": -1})
+    assert merge_under("messages", {"top_k": -1}) == MergedBody(ASKED["messages"], {"top_k": -1})
     for format, top_k in [("messages", 0), ("messages", 1), ("chat", -1), ("responses", -1)]:
-        assert under(format, {"top_k": top_k}) == MergedBody(ASKED[format] | {"top_k": top_k}, {})
+        assert merge_under(format, {"top_k": top_k}) == MergedBody(
+            ASKED[format] | {"top_k": top_k}, {}
+        )
 
 
 DECIDED: list[tuple[dict[str, Any], dict[str, Any], dict[str, Any], list[str]]] = [
@@ -240,7 +244,7 @@ def test_decisions_take_of_a_preset_who_is_asked_only(
 
 def test_how_answers_are_cached_is_not_sent_on() -> None:
     for format in ASKED:
-        got = under(format, {"cache_enabled": True, "cache_ttl_seconds": 5})
+        got = merge_under(format, {"cache_enabled": True, "cache_ttl_seconds": 5})
         assert got == MergedBody(ASKED[format], {})
 
 
@@ -248,7 +252,7 @@ def test_nothing_is_changed_in_place() -> None:
     config, text = {**CHAT, "parallel_tool_calls": False}, repr(CHAT)
     for format, asked in ASKED.items():
         before = repr(asked)
-        under(format, config, "S", tools=[])
+        merge_under(format, config, "S", tools=[])
         assert repr(asked) == before
     assert repr({**config, "parallel_tool_calls": CHAT["parallel_tool_calls"]}) == text
 
@@ -279,7 +283,7 @@ def test_tools_that_nothing_can_run_for_this_caller(tool: str) -> None:
     own = "messages" if tool.startswith("web") else "responses"
 
     for format in ASKED:
-        got = under(format, config)
+        got = merge_under(format, config)
         assert got.body["tools"] == (config["tools"] if format == own else [])
         assert got.missing == (() if format == own else (tool,))
 

@@ -27,7 +27,7 @@ def account() -> Account:
     return open_account(name="mine")
 
 
-def saved(account: Account, slug: str = "old") -> Preset:
+def save_one(account: Account, slug: str = "old") -> Preset:
     scope = PresetScope(account.pk, None)
     return save_version(scope=scope, slug=slug, content=CONTENT, creator=None, by=SYSTEM)
 
@@ -39,7 +39,7 @@ def together(account: Account, slug: str) -> list[int]:
     def one() -> int:
         try:
             start.wait(PATIENCE_S)
-            return saved(account, slug).designated_version.version
+            return save_one(account, slug).designated_version.version
         except PresetConflict:
             return 0
         finally:
@@ -71,7 +71,7 @@ def test_many_who_make_one_slug_make_one_preset(account: Account) -> None:
 
 @pytest.mark.both
 def test_many_who_add_a_version_each_get_one(account: Account) -> None:
-    saved(account)
+    save_one(account)
 
     for _ in range(3):
         before = max(numbers("old"))
@@ -83,7 +83,7 @@ def test_many_who_add_a_version_each_get_one(account: Account) -> None:
 
 
 def test_whoever_waits_too_long_for_the_row_is_told(account: Account) -> None:
-    saved(account)
+    save_one(account)
     taken, done = threading.Event(), threading.Event()
 
     def sit() -> None:
@@ -100,7 +100,7 @@ def test_whoever_waits_too_long_for_the_row_is_told(account: Account) -> None:
     try:
         assert taken.wait(PATIENCE_S)
         with pytest.raises(PresetConflict, match=r"^Resource conflict\. Please try again later\.$"):
-            saved(account)
+            save_one(account)
     finally:
         done.set()
         sitting.join(PATIENCE_S)
@@ -119,5 +119,5 @@ def test_what_only_a_bug_can_reach_is_no_conflict(
     monkeypatch.setattr(services, "_find_row", broken)
 
     with pytest.raises(OperationalError) as raised:
-        saved(account)
+        save_one(account)
     assert not isinstance(raised.value, GatewayError | IntegrityError)

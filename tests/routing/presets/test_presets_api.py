@@ -205,10 +205,10 @@ def test_presets_go_with_their_workspace(mine: Manager, team: Workspace) -> None
 def test_a_silent_database_is_told_as_the_lists_of_statuses_say(
     mine: Manager, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def gone(key_hash: str) -> None:
+    def fail_lookup(key_hash: str) -> None:
         raise DatabaseError
 
-    monkeypatch.setattr("accounts.authentication.read_caller", gone)
+    monkeypatch.setattr("accounts.authentication.read_caller", fail_lookup)
 
     told = {"": 503, "/p": 503, "/p/versions": 500, "/p/versions/1": 500}
     assert {path: mine.call("GET", f"/presets{path}")[0] for path in told} == told

@@ -68,10 +68,10 @@ def test_nothing_is_found_elsewhere_or_under_another_name(workspace: Workspace) 
 def test_a_silent_database_is_no_missing_preset(
     workspace: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def gone(*_: Any) -> None:
+    def fail_query(*_: Any) -> None:
         raise DatabaseError
 
-    monkeypatch.setattr(read, "run_queries", gone)
+    monkeypatch.setattr(read, "run_queries", fail_query)
 
     with pytest.raises(DatabaseGone):
         find_active_preset(workspace.pk, "mail")

@@ -43,18 +43,18 @@ DROPPED: dict[str, Any] = {
 }
 
 
-def kept(format: str, **body: Any) -> PresetContent:
+def build_kept(format: str, **body: Any) -> PresetContent:
     return build_content(format, body, models_max=3)
 
 
 def paths(format: str, **body: Any) -> list[str]:
     with pytest.raises(ChatInvalid) as refused:
-        kept(format, **body)
+        build_kept(format, **body)
     return [issue.path for issue in refused.value.issues]
 
 
 def test_chat_keeps_its_fields_by_name() -> None:
-    assert kept("chat", **CHAT, **DROPPED) == PresetContent(CHAT, "")
+    assert build_kept("chat", **CHAT, **DROPPED) == PresetContent(CHAT, "")
 
 
 def test_responses_keep_theirs_under_the_common_names() -> None:
@@ -64,7 +64,7 @@ def test_responses_keep_theirs_under_the_common_names() -> None:
     body = same | {"max_output_tokens": 100, "text": {"format": form, "verbosity": "low"}}
     body |= {"instructions": "I", "min_p": "nothing it keeps", "stop": 5}
 
-    content = kept("responses", **body, **DROPPED)
+    content = build_kept("responses", **body, **DROPPED)
 
     renamed = {"max_tokens": 100, "response_format": form, "verbosity": "low"}
     assert content == PresetContent(same | renamed, "I")
@@ -79,7 +79,7 @@ def test_messages_keep_theirs_under_the_common_names() -> None:
     body |= {"system": [{"type": "text", "text": "One"}, {"type": "text", "text": "Two"}]}
     body |= {"frequency_penalty": "nothing it keeps", "verbosity": 5}
 
-    content = kept("messages", **body, **DROPPED)
+    content = build_kept("messages", **body, **DROPPED)
 
     renamed = {"stop": ["x"], "response_format": form}
     renamed["reasoning"] = {"effort": "high", "max_tokens": 2048}
@@ -95,20 +95,20 @@ def test_thinking_is_kept_as_reasoning() -> None:
         (low, {"effort": "low"}),
         (off | low, {"effort": "low", "enabled": False}),
     ]:
-        assert kept("messages", **body).config == {"reasoning": reasoning}
+        assert build_kept("messages", **body).config == {"reasoning": reasoning}
 
 
 def test_fallbacks_are_models() -> None:
     fallbacks = [{"model": "a/b"}, {"model": "c/d"}]
 
-    assert kept("messages", fallbacks=fallbacks).config == {"models": ["a/b", "c/d"]}
-    assert kept("messages", fallbacks=None, models=[]).config == {}
+    assert build_kept("messages", fallbacks=fallbacks).config == {"models": ["a/b", "c/d"]}
+    assert build_kept("messages", fallbacks=None, models=[]).config == {}
     assert paths("messages", fallbacks=fallbacks, models=["a/b"]) == ["fallbacks"]
 
 
 def test_functions_are_kept_as_tools() -> None:
     function, tool = {"name": "f"}, {"type": "function", "function": {"name": "g"}}
-    said = kept("chat", tools=[tool], functions=[function], function_call=function).config
+    said = build_kept("chat", tools=[tool], functions=[function], function_call=function).config
 
     chosen = {"type": "function", "function": function}
     tools = {"tools": [tool, chosen], "tool_choice": chosen}
@@ -116,14 +116,14 @@ def test_functions_are_kept_as_tools() -> None:
 
 
 def test_whole_numbers_are_kept_whole() -> None:
-    config = kept("chat", seed=5.0, max_tokens=7.0, temperature=1).config
+    config = build_kept("chat", seed=5.0, max_tokens=7.0, temperature=1).config
 
     assert config == {"seed": 5, "max_tokens": 7, "temperature": 1}
     assert type(config["seed"]) is type(config["max_tokens"]) is int
 
 
 def test_what_is_kept_is_checked_as_at_inference() -> None:
-    def refused(format: str, path: str, **body: Any) -> None:
+    def check_refusal(format: str, path: str, **body: Any) -> None:
         assert paths(format, **body)[0].startswith(path), body
 
     for name, value in [
@@ -132,20 +132,20 @@ def test_what_is_kept_is_checked_as_at_inference() -> None:
         *[("tool_choice", "required"), ("cache_enabled", 1), ("cache_ttl_seconds", 0)],
         *[("model", "@preset/other"), ("model", "a/b@Preset/other")],
     ]:
-        refused("chat", name, **{name: value})
-    refused("chat", "tools.0.type", tools=[{"type": "nope"}])
-    refused("responses", "models.1", models=["a/b", "@preset/other"])
-    refused("responses", "previous_response_id", previous_response_id="resp_1")
-    refused("responses", "max_output_tokens", max_output_tokens=0)
-    refused("responses", "text.verbosity", text={"verbosity": "loud"})
-    refused("responses", "instructions", instructions=5)
+        check_refusal("chat", name, **{name: value})
+    check_refusal("chat", "tools.0.type", tools=[{"type": "nope"}])
+    check_refusal("responses", "models.1", models=["a/b", "@preset/other"])
+    check_refusal("responses", "previous_response_id", previous_response_id="resp_1")
+    check_refusal("responses", "max_output_tokens", max_output_tokens=0)
+    check_refusal("responses", "text.verbosity", text={"verbosity": "loud"})
+    check_refusal("responses", "instructions", instructions=5)
     for name, wrong in {"system": 5, "temperature": "1", "top_k": -1}.items():
-        refused("messages", name, **{name: wrong})
-    refused("messages", "cache_ttl_seconds", cache_ttl_seconds=86401)
-    refused("messages", "fallbacks.0.model", fallbacks=[{"model": "@preset/other"}])
+        check_refusal("messages", name, **{name: wrong})
+    check_refusal("messages", "cache_ttl_seconds", cache_ttl_seconds=86401)
+    check_refusal("messages", "fallbacks.0.model", fallbacks=[{"model": "@preset/other"}])
     few, many = ({"type": "enabled", "budget_tokens": tokens} for tokens in (5, 2000))
-    refused("messages", "thinking.budget_tokens", thinking=few)
-    refused("messages", "thinking.budget_tokens", thinking=many, max_tokens=2000)
+    check_refusal("messages", "thinking.budget_tokens", thinking=few)
+    check_refusal("messages", "thinking.budget_tokens", thinking=many, max_tokens=2000)
 
 
 @pytest.mark.parametrize(
@@ -162,7 +162,7 @@ def test_what_is_kept_is_checked_as_at_inference() -> None:
     ],
 )
 def test_instructions_of_a_chat_body(messages: Any, prompt: str) -> None:
-    assert kept("chat", messages=messages).system_prompt == prompt
+    assert build_kept("chat", messages=messages).system_prompt == prompt
 
 
 _JSON = st.recursive(
@@ -187,8 +187,8 @@ def test_whatever_a_body_holds_is_kept_or_refused(format: str, data: st.DataObje
 
 
 def test_an_effort_alone_is_reasoning() -> None:
-    assert kept("chat", reasoning_effort="low").config == {"reasoning": {"effort": "low"}}
-    both = kept("chat", reasoning_effort="low", reasoning={"effort": "low", "exclude": True})
+    assert build_kept("chat", reasoning_effort="low").config == {"reasoning": {"effort": "low"}}
+    both = build_kept("chat", reasoning_effort="low", reasoning={"effort": "low", "exclude": True})
     assert both.config == {"reasoning": {"effort": "low", "exclude": True}}
     assert paths("chat", reasoning_effort="low", reasoning={"effort": "high"}) == [
         "reasoning_effort"

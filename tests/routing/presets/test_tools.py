@@ -174,7 +174,7 @@ def test_a_choice_of_what_is_not_there_is_none() -> None:
             assert convert_choice(format, kept, [SPELLED[format]("other")]) is None
 
 
-def under(format: str, config: dict[str, Any], **body: Any) -> dict[str, Any]:
+def merge_under(format: str, config: dict[str, Any], **body: Any) -> dict[str, Any]:
     return merge_preset(format, body, config, "").body
 
 
@@ -183,29 +183,29 @@ def test_one_call_at_a_time_in_every_format() -> None:
     config = {"tools": tools, "parallel_tool_calls": False}
     choice = {"type": "auto", "disable_parallel_tool_use": True}
 
-    assert under("messages", config)["tool_choice"] == choice
+    assert merge_under("messages", config)["tool_choice"] == choice
     named = {"type": "tool", "name": "f"}
-    got = under("messages", config, tool_choice=named)["tool_choice"]
+    got = merge_under("messages", config, tool_choice=named)["tool_choice"]
     assert got == named | {"disable_parallel_tool_use": True}
     own = {"type": "auto", "disable_parallel_tool_use": False}
-    assert under("messages", config, tool_choice=own)["tool_choice"] == own
+    assert merge_under("messages", config, tool_choice=own)["tool_choice"] == own
     none = {"type": "none"}
-    assert under("messages", config, tool_choice=none)["tool_choice"] == none
-    assert "tool_choice" not in under("messages", config | {"parallel_tool_calls": True})
+    assert merge_under("messages", config, tool_choice=none)["tool_choice"] == none
+    assert "tool_choice" not in merge_under("messages", config | {"parallel_tool_calls": True})
     for format in ("chat", "responses"):
         kept = {"tools": tools, "tool_choice": choice}
         assert forbids_parallel_calls(choice)
-        assert under(format, kept)["parallel_tool_calls"] is False
-        assert under(format, kept)["tool_choice"] == "auto"
-        assert under(format, kept, parallel_tool_calls=True)["parallel_tool_calls"] is True
-        assert "parallel_tool_calls" not in under(format, kept, tool_choice="none")
+        assert merge_under(format, kept)["parallel_tool_calls"] is False
+        assert merge_under(format, kept)["tool_choice"] == "auto"
+        assert merge_under(format, kept, parallel_tool_calls=True)["parallel_tool_calls"] is True
+        assert "parallel_tool_calls" not in merge_under(format, kept, tool_choice="none")
 
 
 def test_a_request_s_choice_may_name_a_tool_of_the_preset() -> None:
     config = {"tools": [custom("f")], "tool_choice": {"type": "any"}}
     choice = {"type": "function", "function": {"name": "f"}}
 
-    got = under("chat", config, tools=[chat("g")], tool_choice=choice)
+    got = merge_under("chat", config, tools=[chat("g")], tool_choice=choice)
 
     assert got == {"tools": [chat("f"), chat("g")], "tool_choice": choice}
 
@@ -213,5 +213,5 @@ def test_a_request_s_choice_may_name_a_tool_of_the_preset() -> None:
 def test_without_tools_nothing_is_chosen() -> None:
     config = {"tools": [{"type": "bash_20250124", "name": "bash"}], "tool_choice": {"type": "any"}}
 
-    assert under("chat", config) == {"tools": []}
-    assert under("messages", {"parallel_tool_calls": False, "tool_choice": "auto"}) == {}
+    assert merge_under("chat", config) == {"tools": []}
+    assert merge_under("messages", {"parallel_tool_calls": False, "tool_choice": "auto"}) == {}

@@ -10,7 +10,7 @@ ON = {"HTTP_X_ROUTER_CACHE": "true"}
 
 
 @pytest.fixture(autouse=True)
-def _enabled(settings) -> None:
+def _enable_cache(settings) -> None:
     settings.ROUTER_RESPONSE_CACHE_ENABLED = True
 
 

@@ -21,7 +21,15 @@ from routing.metering.reversals import RecordGone, reverse_usage
 from routing.reports.models import FailedRequest, FailedRequestCount
 from routing.retention import forget_expired
 from tests.routing.history.records import Fact, Office, office, save
-from tests.routing.ledger.books import CENT, USD, generation, new_payer, placed, settle, totals
+from tests.routing.ledger.books import (
+    CENT,
+    USD,
+    generation,
+    new_payer,
+    place_standing,
+    settle,
+    totals,
+)
 from tests.support.operations import failed_request
 
 NOW = datetime.now(UTC)
@@ -106,7 +114,7 @@ def test_nothing_leaves_before_it_is_summed_up(mine: Office) -> None:
 @pytest.mark.both
 def test_the_charge_of_a_gone_request_is_still_given_back(writer) -> None:
     payer = new_payer(USD)
-    holds = [placed(writer, payer, 10 * CENT) for _ in range(2)]
+    holds = [place_standing(writer, payer, 10 * CENT) for _ in range(2)]
     for hold in holds:
         settle(writer, hold, 10 * CENT)
     Generation.objects.filter(account_id=payer.account_id).delete()

@@ -28,7 +28,7 @@ from tests.routing.ledger.books import (
     entries,
     generation,
     new_payer,
-    placed,
+    place_standing,
     settle,
     totals,
 )
@@ -87,7 +87,7 @@ def test_what_was_there_before_goes_on_and_comes_back(writer) -> None:
     convert_back()
     plain = indexes()
     payer = new_payer(USD)
-    early, late = (placed(writer, payer, CENT) for _ in range(2))
+    early, late = (place_standing(writer, payer, CENT) for _ in range(2))
     settle(writer, early, CENT)
     convert()
 

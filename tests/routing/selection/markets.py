@@ -20,7 +20,7 @@ from tests.routing.selection.entries import endpoint, model
 CHAT = Requirements(kinds=frozenset({"openai"}))
 
 
-def priced(tag: str, total: str, **changes: Any) -> EndpointEntry:
+def priced_endpoint(tag: str, total: str, **changes: Any) -> EndpointEntry:
     """An endpoint whose prompt and completion price add up to `total`."""
     half = str(Decimal(total) / 2)
     return endpoint(tag, pricing={"prompt": half, "completion": half}, **changes)
@@ -30,7 +30,7 @@ class Market:
     """Endpoints `a`, `b`, … of one model, at 1, 2, … dollars per million tokens."""
 
     def __init__(self, *endpoints: EndpointEntry, tags: str = "abcd") -> None:
-        dearer = [priced(tag, f"0.00000{n}") for n, tag in enumerate(tags, start=1)]
+        dearer = [priced_endpoint(tag, f"0.00000{n}") for n, tag in enumerate(tags, start=1)]
         self.models = [model(*(endpoints or dearer))]
         self.pks = {each.tag: each.pk for own in self.models for each in own.endpoints}
 

@@ -64,14 +64,14 @@ def judge(case: Case) -> Verdict:
     removed |= {each.pk: SOFT for _, each in pairs if each.pk not in keys(soft)}
     if pairs and not soft:
         return Verdict([], removed, considered, TOOLS)
-    return _arranged(case, soft, Verdict([], removed, considered, None, caps))
+    return _arrange(case, soft, Verdict([], removed, considered, None, caps))
 
 
-def _arranged(case: Case, pairs: list[Pair], found: Verdict) -> Verdict:
+def _arrange(case: Case, pairs: list[Pair], found: Verdict) -> Verdict:
     policy, state = case.policy, case.state
     apart = [[each for own, each in pairs if own is model] for model in case.models]
     groups = [[each for _, each in pairs]] if policy.across_models else apart
-    placed = [_ordered(case, group, found.drawn) for group in groups]
+    placed = [_order_group(case, group, found.drawn) for group in groups]
     order = _quick_first(case, [each for group in placed for each in group])
     for group in groups:
         order = _byok_first(state, order, {each.pk for each in group})
@@ -97,7 +97,7 @@ def _cheapest_first(each: EndpointEntry) -> Any:
     return price(each), each.tag
 
 
-def _ordered(
+def _order_group(
     case: Case, group: list[EndpointEntry], drawn: list[dict[int, Fraction]]
 ) -> list[EndpointEntry]:
     """Rules 1 to 4; by 7.7 who is unstable or parked, or under a sort of the caller's failing,
@@ -137,7 +137,7 @@ def _sorted_or_drawn(
         return unstable
     weights = _weights(stable)
     drawn.append({each.pk: weight for each, weight in zip(stable, weights, strict=True) if weight})
-    first = stable[_drawn(weights, case.chance)]
+    first = stable[_draw_index(weights, case.chance)]
     return [first, *(each for each in stable if each is not first), *unstable]
 
 
@@ -148,7 +148,7 @@ def _weights(stable: list[EndpointEntry]) -> list[Fraction]:
     return [1 / Fraction(price(each)) ** 2 for each in stable]
 
 
-def _drawn(weights: list[Fraction], chance: float) -> int:
+def _draw_index(weights: list[Fraction], chance: float) -> int:
     reached, mark = Fraction(0), Fraction(chance) * sum(weights)
     for at, weight in enumerate(weights):
         reached += weight

@@ -99,7 +99,7 @@ def steps(case: Case) -> Iterator[tuple[str, Callable[[list[Pair]], Test]]]:
     ask, policy = case.ask, case.policy
     ignored = named_by(case, [*policy.account_ignored, *policy.ignore])
     yield IGNORED, lambda pairs: lambda pair: not ignored(pair[1])
-    yield ALLOWED, lambda pairs: lambda pair: _allowed(case, pair[1])
+    yield ALLOWED, lambda pairs: lambda pair: _is_allowed(case, pair[1])
     yield DATA, lambda pairs: lambda pair: _data_policy(policy, pair[1])
     yield ZDR, lambda pairs: lambda pair: pair[1].zdr or not policy.zdr
     yield DISTILLABLE, lambda pairs: lambda pair: pair[0].distillable or not policy.distillable_only
@@ -115,7 +115,7 @@ def steps(case: Case) -> Iterator[tuple[str, Callable[[list[Pair]], Test]]]:
     yield MAX_TOKENS, lambda pairs: lambda pair: _max_tokens(ask, pair[1])
 
 
-def _allowed(case: Case, each: EndpointEntry) -> bool:
+def _is_allowed(case: Case, each: EndpointEntry) -> bool:
     policy = case.policy
     if not all(
         named_by(case, listed)(each) for listed in (policy.account_allowed, policy.only) if listed

@@ -9,7 +9,7 @@ from routing.entities.entries import ModelEntry, Snapshot
 from tests.routing.selection.entries import endpoint, model
 
 
-def priced(id: str, usd: str = "0.000001", **changes: Any) -> ModelEntry:
+def priced_model(id: str, usd: str = "0.000001", **changes: Any) -> ModelEntry:
     """A model with one endpoint that costs this for a prompt token, and nothing else."""
     return replace(model(endpoint(pricing={"prompt": usd, "completion": "0"}), id=id), **changes)
 

@@ -23,7 +23,7 @@ from routing.selection.auto import (
 from routing.selection.price_bands import PriceIndex
 from routing.selection.types import Requirements
 from tests.routing.selection.entries import endpoint, model
-from tests.routing.selection.snapshots import priced, snapshot
+from tests.routing.selection.snapshots import priced_model, snapshot
 
 TEXT = frozenset({"text"})
 ASK = Requirements(kinds=frozenset({"openai"}), output_modalities=TEXT)
@@ -47,7 +47,9 @@ def passing(test: Callable[[ModelEntry], bool] | None) -> UsableModels:
 
 
 def in_cents(*cents: int) -> list[ModelEntry]:
-    return [priced(f"a/m{n}", str(Decimal(price).scaleb(-8))) for n, price in enumerate(cents)]
+    return [
+        priced_model(f"a/m{n}", str(Decimal(price).scaleb(-8))) for n, price in enumerate(cents)
+    ]
 
 
 # --- Bands ----------------------------------------------------------------------------------------
@@ -136,7 +138,7 @@ def test_a_models_price_is_that_of_its_cheapest_endpoint_that_fits() -> None:
         "small", pricing={"prompt": "0.000001", "completion": "0"}, context_length=1000
     )
     large = endpoint("large", pricing={"prompt": "0.000009", "completion": "0"})
-    models = [model(small, large, id="a/two"), priced("a/one", "0.000005")]
+    models = [model(small, large, id="a/two"), priced_model("a/one", "0.000005")]
 
     assert choose_auto(models) == ["a/two"]
     assert choose_auto(models, ASK._replace(prompt_tokens=5000)) == ["a/one"]
@@ -152,8 +154,8 @@ def test_a_tier_counts_where_the_request_opened_it() -> None:
 
 
 def test_hidden_models_and_those_that_write_no_text_are_left_out() -> None:
-    hidden = replace(priced("a/hidden"), visible=False)
-    models = [hidden, priced("a/image", output_modalities=("image",)), priced("a/text")]
+    hidden = replace(priced_model("a/hidden"), visible=False)
+    models = [hidden, priced_model("a/image", output_modalities=("image",)), priced_model("a/text")]
     models[1] = replace(models[1], output_modalities=("image",))
 
     assert choose_auto(models, ASK._replace(output_modalities=frozenset())) == ["a/text"]
@@ -201,7 +203,10 @@ def test_models_without_a_usable_endpoint_are_passed_over_band_by_band() -> None
 
 
 def test_ids_that_differ_in_case_alone_are_two_models() -> None:
-    assert choose_auto([priced("a/x"), priced("a/X")], allowed=("a/x",)) == ["a/X", "a/x"]
+    assert choose_auto([priced_model("a/x"), priced_model("a/X")], allowed=("a/x",)) == [
+        "a/X",
+        "a/x",
+    ]
 
 
 # --- router/free ----------------------------------------------------------------------------------
@@ -217,7 +222,7 @@ def test_only_models_that_can_cost_nothing_are_drawn() -> None:
     zero = {"prompt": "0", "completion": "0"}
     mixed = model(endpoint(pricing=zero), endpoint("beta"), id="a/mixed")
     tiered = model(endpoint(pricing=zero), endpoint("b/priority", tier="priority"), id="a/tiered")
-    models = [priced("a/free", "0"), priced("a/paid"), mixed, tiered]
+    models = [priced_model("a/free", "0"), priced_model("a/paid"), mixed, tiered]
 
     assert free(models) == ["a/free"]
     assert free(models, tiers=frozenset({"priority"})) == ["a/free"]

@@ -13,17 +13,17 @@ from routing.selection.ordering import list_candidates
 from routing.selection.select import OWN_CREDENTIALS, select
 from routing.selection.types import Candidate, EndpointState, HealthSnapshot, Plan, Policy
 from tests.routing.selection.entries import endpoint, model
-from tests.routing.selection.markets import CHAT, priced
+from tests.routing.selection.markets import CHAT, priced_endpoint
 
 
-def sold(tag: str, total: str = "0.000002", *, shared: bool = True, **changes: Any) -> Any:
+def sold_endpoint(tag: str, total: str = "0.000002", *, shared: bool = True, **changes: Any) -> Any:
     """An endpoint whose provider the operator has a key for, or not."""
-    made = priced(tag, total, **changes)
+    made = priced_endpoint(tag, total, **changes)
     return replace(made, provider=replace(made.provider, credential="k" if shared else None))
 
 
-CHEAP, DEAR = sold("a", "0.000001"), sold("b", "0.000003")
-OTHER = sold("c", "0.000002", model_id="acme/other")
+CHEAP, DEAR = sold_endpoint("a", "0.000001"), sold_endpoint("b", "0.000003")
+OTHER = sold_endpoint("c", "0.000002", model_id="acme/other")
 
 
 def told(turns: Sequence[Candidate]) -> str:
@@ -31,7 +31,10 @@ def told(turns: Sequence[Candidate]) -> str:
     return " ".join(f"{turn.endpoint.tag}{'' if turn.own is None else turn.own}" for turn in turns)
 
 
-LEAKY, UNSHARED = sold("d", "0.0000015", collects_data=True), sold("d", shared=False)
+LEAKY, UNSHARED = (
+    sold_endpoint("d", "0.0000015", collects_data=True),
+    sold_endpoint("d", shared=False),
+)
 A, B, C, D, E = CHEAP.pk, DEAR.pk, OTHER.pk, LEAKY.pk, UNSHARED.pk
 BOTH, ALL = (CHEAP, DEAR), (CHEAP, DEAR, OTHER)
 TRIED: dict[str, list[tuple[Sequence[EndpointEntry], dict[str, Any], str]]] = {
@@ -130,19 +133,19 @@ def test_every_try_is_there_once_and_in_the_order_of_the_rules(
     for name in [None] if across else MODELS:
         group = [each for each in usual if name in (None, each.model_id)]
         mine = [turn for turn in plain if name in (None, turn.endpoint.model_id)]
-        assert mine == _expected(group, state)
+        assert mine == _list_expected(group, state)
     if sticks and turns != plain:
         assert turns[0].endpoint.pk == state.sticky
         assert [turn for turn in plain if turn != turns[0]] == turns[1:]
 
 
-def _expected(group: list[EndpointEntry], state: EndpointState) -> list[Candidate]:
+def _list_expected(group: list[EndpointEntry], state: EndpointState) -> list[Candidate]:
     """The rule as it is written, for one model: no clever walk over what others have."""
 
-    def brought(places: Mapping[int, tuple[int, ...]]) -> list[Candidate]:
+    def list_credentials(places: Mapping[int, tuple[int, ...]]) -> list[Candidate]:
         return [Candidate(e, at) for at in range(4) for e in group if at in places.get(e.pk, ())]
 
-    own, last = brought(state.byok), brought(state.byok_fallback)
+    own, last = list_credentials(state.byok), list_credentials(state.byok_fallback)
     with_own = {turn.endpoint for turn in own + last}
     shared = [Candidate(e) for e in group if e.provider.credential or e not in with_own]
     return own + shared + last

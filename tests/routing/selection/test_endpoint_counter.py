@@ -165,7 +165,7 @@ def test_what_is_no_packed_tally_is_refused(row: Any) -> None:
         parse_counter(row)
 
 
-def answered(count: int, **options: Any) -> EndpointCounter:
+def count_answers(count: int, **options: Any) -> EndpointCounter:
     tally = EndpointCounter()
     for _ in range(count):
         tally.count_answer(options.get("latency_s", 1.0), streamed=True, **options.get("more", {}))
@@ -173,7 +173,7 @@ def answered(count: int, **options: Any) -> EndpointCounter:
 
 
 def test_an_uptime_needs_ten_calls_and_rate_limits_are_none() -> None:
-    tally = answered(CALLS_MIN - 1)
+    tally = count_answers(CALLS_MIN - 1)
     tally.limited = 1000
     assert tally.uptime is None
 
@@ -182,15 +182,15 @@ def test_an_uptime_needs_ten_calls_and_rate_limits_are_none() -> None:
 
 
 def test_percentiles_need_a_few_samples() -> None:
-    assert answered(SAMPLES_MIN - 1).latency_s is None
+    assert count_answers(SAMPLES_MIN - 1).latency_s is None
 
-    found = answered(SAMPLES_MIN).latency_s
+    found = count_answers(SAMPLES_MIN).latency_s
     assert found is not None
     assert found.p99 == pytest.approx(1.0, rel=RELATIVE_ERROR)
 
 
 def test_tool_success_needs_a_few_answers_with_tool_calls() -> None:
-    tally = answered(20)
+    tally = count_answers(20)
     assert tally.tool_success is None
     for good in [True] * 3 + [False] * (TOOL_ANSWERS_MIN - 4):
         tally.count_answer(None, streamed=False, tools_good=good)
@@ -208,7 +208,7 @@ def test_answers_in_one_piece_count_where_there_are_too_few_streams() -> None:
     assert tally.latency_s is not None
     assert tally.latency_s.p50 == pytest.approx(8.0, rel=RELATIVE_ERROR)
 
-    tally.add(answered(SAMPLES_MIN, latency_s=0.5))
+    tally.add(count_answers(SAMPLES_MIN, latency_s=0.5))
 
     assert tally.latency_s.p50 == pytest.approx(0.5, rel=RELATIVE_ERROR)
 
@@ -216,11 +216,11 @@ def test_answers_in_one_piece_count_where_there_are_too_few_streams() -> None:
 def test_figures_put_the_windows_together() -> None:
     assert build_stats(None, None, None) is None
 
-    quiet = build_stats(None, answered(20), answered(5))
+    quiet = build_stats(None, count_answers(20), count_answers(5))
     assert quiet is not None
     assert (quiet.calls, quiet.uptime_5m, quiet.uptime_30m, quiet.uptime_1d) == (0, None, 100, None)
 
-    busy = build_stats(answered(3), None, None)
+    busy = build_stats(count_answers(3), None, None)
     assert busy is not None
     assert (busy.calls, busy.latency_s) == (3, None)
 
@@ -230,7 +230,7 @@ def test_figures_put_the_windows_together() -> None:
 SLICES = 3
 
 
-def advanced(window: Window, number: int) -> set[int]:
+def advance_window(window: Window, number: int) -> set[int]:
     return {endpoint for step in window.advance(number) for endpoint in step}
 
 
@@ -240,15 +240,15 @@ def sums(window: Window) -> dict[int, int]:
 
 def test_a_slice_counts_until_it_leaves_the_window() -> None:
     window = Window(slice_s=10, slices=SLICES)
-    window.add(window.number_at(100), [(1, answered(2))])
-    assert advanced(window, 12) == set()
-    window.add(12, [(1, answered(1)), (2, answered(1))])
+    window.add(window.number_at(100), [(1, count_answers(2))])
+    assert advance_window(window, 12) == set()
+    window.add(12, [(1, count_answers(1)), (2, count_answers(1))])
     assert sums(window) == {1: 3, 2: 1}
 
-    assert advanced(window, 13) == {1}
+    assert advance_window(window, 13) == {1}
 
     assert sums(window) == {1: 1, 2: 1}
-    assert advanced(window, 100) == {1, 2}
+    assert advance_window(window, 100) == {1, 2}
     assert window.totals == {}
 
 
@@ -264,8 +264,8 @@ def test_sums_are_those_of_the_slices_in_the_window(steps: list[tuple[int, int, 
     told: list[tuple[int, int, int]] = []
     for passes, late, endpoint, calls in steps:
         now += passes
-        advanced(window, now)
-        window.add(now - late, [(endpoint, answered(calls))])
+        advance_window(window, now)
+        window.add(now - late, [(endpoint, count_answers(calls))])
         told.append((now - late, endpoint, calls))
 
         wanted: Counter[int] = Counter()
@@ -283,7 +283,7 @@ def test_sums_are_those_of_the_slices_in_the_window(steps: list[tuple[int, int, 
 def test_a_big_window_is_worked_on_in_pieces() -> None:
     window = Window(slice_s=10, slices=SLICES)
     everybody = range(5 * PIECE_ENDPOINTS)
-    window.add(1, [(endpoint, answered(1)) for endpoint in everybody])
+    window.add(1, [(endpoint, count_answers(1)) for endpoint in everybody])
 
     sealing = list(window.advance(2))
     leaving = list(window.advance(20))
@@ -294,14 +294,14 @@ def test_a_big_window_is_worked_on_in_pieces() -> None:
 
 def test_what_was_dumped_can_be_loaded() -> None:
     window = Window(slice_s=10, slices=SLICES)
-    window.add(1, [(1, answered(2))])
-    advanced(window, 2)
-    window.add(2, [(1, answered(3)), (2, answered(1))])
+    window.add(1, [(1, count_answers(2))])
+    advance_window(window, 2)
+    window.add(2, [(1, count_answers(3)), (2, count_answers(1))])
 
     other = Window(slice_s=10, slices=SLICES)
     for number, piece in window.dump_pieces():
         other.add(number + 100, unpack_piece(piece))
 
     assert sums(other) == sums(window) == {1: 5, 2: 1}
-    assert advanced(other, 104) == {1}
+    assert advance_window(other, 104) == {1}
     assert sums(other) == {1: 3, 2: 1}

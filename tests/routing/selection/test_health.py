@@ -108,7 +108,7 @@ def test_what_was_worked_out_once_holds_until_something_changes(health: Endpoint
     assert how(health, 29, E2) == "unstable"
 
 
-def tried(health: EndpointHealth, results: str) -> float:
+def try_each(health: EndpointHealth, results: str) -> float:
     """One try a second, `+` well, `-` an outage, `#` a 429, `?` of no use; when the last ended."""
     ends = {
         "+": health.record_success,
@@ -134,7 +134,7 @@ def test_who_fails_more_than_half_of_the_last_tries_is_failing(results: str) -> 
     health = EndpointHealth(window_s=1_000, probe_s=PROBE_S)
     last = results[-20:]
 
-    now = tried(health, results)
+    now = try_each(health, results)
 
     is_failing = len(last) >= 3 and last.count("+") < len(last) / 2
     assert (E1 in health.snapshot(now).failing) is is_failing

@@ -6,7 +6,7 @@ from decimal import Decimal
 import pytest
 
 from tests.routing.selection.entries import endpoint
-from tests.routing.selection.markets import Market, priced
+from tests.routing.selection.markets import Market, priced_endpoint
 
 # A mark in the middle of each thousandth: what is counted is exact but for one at each border.
 MARKS = [(number + 0.5) / 1000 for number in range(1000)]
@@ -21,7 +21,10 @@ def count_firsts(market: Market) -> dict[str, float]:
 def costing(**usd_per_million: str) -> Market:
     """Endpoints by tag, with what a prompt and a completion token cost together."""
     return Market(
-        *(priced(tag, str(Decimal(usd).scaleb(-6))) for tag, usd in usd_per_million.items())
+        *(
+            priced_endpoint(tag, str(Decimal(usd).scaleb(-6)))
+            for tag, usd in usd_per_million.items()
+        )
     )
 
 
@@ -55,7 +58,7 @@ def test_the_first_is_drawn_by_the_inverse_square_of_its_price(name: str) -> Non
 def test_the_weight_counts_the_discount() -> None:
     pricing = {"prompt": "0.000002", "completion": "0.000002", "discount": "0.5"}
 
-    market = Market(endpoint("halved", pricing=pricing), priced("plain", "0.000002"))
+    market = Market(endpoint("halved", pricing=pricing), priced_endpoint("plain", "0.000002"))
 
     assert market.plan().weights == dict.fromkeys(market.pks.values(), 0.5)
 

@@ -27,12 +27,12 @@ from tests.routing.selection.oracle_steps import (
 NAMELESS = {ABSENT, SOFT, NOT_A_FALLBACK}
 
 
-def planned(case: Case) -> Plan:
+def make_plan(case: Case) -> Plan:
     return select(case.models, case.ask, case.policy, case.state, random=lambda: case.chance)
 
 
 def check_agreement(case: Case) -> None:
-    plan, verdict = planned(case), judge(case)
+    plan, verdict = make_plan(case), judge(case)
     assert [each.pk for each in plan.order] == verdict.order
     assert plan.failed_step == verdict.failed_step
     check_considered(plan, verdict)
@@ -122,7 +122,7 @@ def judged_by_nobody() -> Case:
 # --- What must hold whatever the oracle thinks ----------------------------------------------------
 
 
-def excluded(case: Case) -> set[int]:
+def list_excluded(case: Case) -> set[int]:
     """Whom a filter excludes by itself, whoever else is there."""
     every = [(model, each) for model in case.models for each in model.endpoints]
     pairs = [pair for pair in every if is_candidate(pair, case.ask)]
@@ -134,13 +134,13 @@ def excluded(case: Case) -> set[int]:
 
 
 def check_what_always_holds(case: Case) -> None:
-    plan = planned(case)
+    plan = make_plan(case)
     told = Counter([each.pk for each in plan.order])
-    assert not excluded(case) & told.keys()
+    assert not list_excluded(case) & told.keys()
     told.update(removed.endpoint.pk for removed in plan.removed)
     assert told == {each.pk: 1 for model in case.models for each in model.endpoints}
     # A list of models is as good as a tuple of them.
-    assert planned(case) == planned(replace(case, models=tuple(case.models))) == plan
+    assert make_plan(case) == make_plan(replace(case, models=tuple(case.models))) == plan
 
 
 @given(cases())

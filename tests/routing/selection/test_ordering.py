@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from routing.selection.types import EndpointStats, Percentiles, Sort
-from tests.routing.selection.markets import CHAT, KNOWN, Market, priced, quick
+from tests.routing.selection.markets import CHAT, KNOWN, Market, priced_endpoint, quick
 
 # --- Sorts ----------------------------------------------------------------------------------------
 
@@ -27,7 +27,7 @@ def test_a_sort_puts_the_unknown_last_and_equals_by_price(sort: Sort, tags: str)
     assert market.plan(sort=sort).rule == sort
     assert market.tags(sort=sort) == "a b c d"
     # Equal prices are sorted by tag.
-    assert Market(*(priced(tag, "0.000001") for tag in "cab")).tags(sort=sort) == "a b c"
+    assert Market(*(priced_endpoint(tag, "0.000001") for tag in "cab")).tags(sort=sort) == "a b c"
 
 
 @pytest.mark.parametrize(("sort", "tags"), SORTED)
@@ -78,19 +78,19 @@ def test_a_conversation_stays_where_it_was_unless_the_request_says_where(
 # --- Service tiers --------------------------------------------------------------------------------
 
 
-def tiered() -> Market:
+def tiered_market() -> Market:
     return Market(
-        priced("a", "0.000001"),
-        priced("b", "0.000002"),
-        priced("p", "0.000008", tier="priority"),
-        priced("q", "0.000009", tier="priority"),
-        priced("f", "0.0000005", tier="flex"),
-        priced("g", "0.0000001", tier="flex"),
+        priced_endpoint("a", "0.000001"),
+        priced_endpoint("b", "0.000002"),
+        priced_endpoint("p", "0.000008", tier="priority"),
+        priced_endpoint("q", "0.000009", tier="priority"),
+        priced_endpoint("f", "0.0000005", tier="flex"),
+        priced_endpoint("g", "0.0000001", tier="flex"),
     )
 
 
 def test_priority_goes_first_by_throughput() -> None:
-    market, ask = tiered(), CHAT._replace(service_tier="priority")
+    market, ask = tiered_market(), CHAT._replace(service_tier="priority")
     figures = market.figures(p=quick(10), q=quick(20))
 
     assert market.tags(ask=ask) == "p q a b"

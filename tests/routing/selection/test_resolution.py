@@ -15,21 +15,21 @@ from routing.selection.resolution import (
 )
 from routing.selection.types import Requirements, Resolution, Sort
 from tests.routing.selection.entries import endpoint, model
-from tests.routing.selection.snapshots import priced, snapshot
+from tests.routing.selection.snapshots import priced_model, snapshot
 
 ASK = Requirements(kinds=frozenset({"openai"}), output_modalities=frozenset({"text"}))
 FAMILY = {"family": "acme/small"}
 CATALOGUE = snapshot(
     [
-        priced("acme/small-1", "0.000004", created=1, **FAMILY),
-        priced("acme/small-2", "0.000003", created=2, **FAMILY),
-        priced("acme/small-2:free", "0", created=2, **FAMILY),
-        replace(priced("acme/small-3", created=3, **FAMILY), visible=False),
-        priced("acme/large", "0.000009"),
-        priced("acme/large:thinking", "0.000019"),
-        priced("acme/vector", output_modalities=("embeddings",)),
+        priced_model("acme/small-1", "0.000004", created=1, **FAMILY),
+        priced_model("acme/small-2", "0.000003", created=2, **FAMILY),
+        priced_model("acme/small-2:free", "0", created=2, **FAMILY),
+        replace(priced_model("acme/small-3", created=3, **FAMILY), visible=False),
+        priced_model("acme/large", "0.000009"),
+        priced_model("acme/large:thinking", "0.000019"),
+        priced_model("acme/vector", output_modalities=("embeddings",)),
         model(endpoint(kind="decisions"), id="acme/foreign"),
-        priced("acme/odd:nitro", "0.000008"),
+        priced_model("acme/odd:nitro", "0.000008"),
         model(id="acme/bare"),
         model(endpoint(status=-5), id="acme/off"),
     ],
@@ -128,7 +128,7 @@ def test_a_catalogue_name_is_taken_before_it_is_read() -> None:
 
     assert list_ids(found) == ["acme/odd:nitro"]
     assert found.sort is None
-    taken = snapshot([priced("acme/own")], auto="acme/own", router__auto="acme/own")
+    taken = snapshot([priced_model("acme/own")], auto="acme/own", router__auto="acme/own")
     assert list_ids(resolve_all("auto", catalogue=taken)) == list_ids(
         resolve_all("router/auto", catalogue=taken)
     )
@@ -171,17 +171,17 @@ def test_routers_are_named_and_concrete_models_are_not() -> None:
 
 
 def test_of_equally_new_models_the_one_without_a_variant_is_the_latest() -> None:
-    twins = [priced("acme/b:free", "0", family="f/f"), priced("acme/c", family="f/f")]
+    twins = [priced_model("acme/b:free", "0", family="f/f"), priced_model("acme/c", family="f/f")]
 
     assert list_ids(resolve_all("~f/f-latest", catalogue=snapshot(twins))) == ["acme/c"]
 
 
 def test_one_model_is_named_for_reading_too() -> None:
-    def named(reference: str) -> str | None:
+    def find_id(reference: str) -> str | None:
         found = find_model(CATALOGUE, reference)
         return None if found is None else found.id
 
-    assert named("acme/large:nitro") == "acme/large"
-    assert named("small") == "acme/small-2"
-    assert named("~acme/small-latest") == "acme/small-2"
-    assert named("~acme/none-latest") is named("router/auto") is named("x/y") is None
+    assert find_id("acme/large:nitro") == "acme/large"
+    assert find_id("small") == "acme/small-2"
+    assert find_id("~acme/small-latest") == "acme/small-2"
+    assert find_id("~acme/none-latest") is find_id("router/auto") is find_id("x/y") is None

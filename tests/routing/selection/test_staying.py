@@ -27,7 +27,7 @@ ASK = Requirements(kinds=frozenset({"openai"}), prompt_tokens=1000)
 WARM = WarmCache(tokens=800, completion_tokens=100, age_s=30.0, lifetime_s=300.0)
 
 
-def priced(tag: str, pricing: dict[str, str]) -> EndpointEntry:
+def priced_endpoint(tag: str, pricing: dict[str, str]) -> EndpointEntry:
     return endpoint(tag, pricing=pricing)
 
 
@@ -41,7 +41,7 @@ class Pair:
     """A dear endpoint that has answered the conversation, and a cheaper one that comes first."""
 
     def __init__(self, pricing: dict[str, str] = DEAR, **figures: EndpointStats) -> None:
-        self.model = model(priced("cheap", CHEAP), priced("dear", pricing))
+        self.model = model(priced_endpoint("cheap", CHEAP), priced_endpoint("dear", pricing))
         self.keys = {each.tag: each.pk for each in self.model.endpoints}
         self.figures = {self.keys[tag]: stats for tag, stats in figures.items()}
 

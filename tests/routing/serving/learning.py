@@ -64,14 +64,14 @@ def attempt(
     )
 
 
-def refreshed(observer: Observer) -> None:
+def refresh_all(observer: Observer) -> None:
     for _ in observer.refresh():
         pass
 
 
 def figures(observer: Observer, at: EndpointEntry) -> EndpointStats:
     """What is known after a refresh."""
-    refreshed(observer)
+    refresh_all(observer)
     return observer.endpoint_stats().get(at.pk, EndpointStats())
 
 

@@ -32,5 +32,5 @@ def use_counters(patch: pytest.MonkeyPatch, counters: Counters) -> None:
         patch.setattr(module, "rate_limiter", lambda: counters)
 
 
-def at(model_id: str, **more: Any) -> EndpointEntry:
+def endpoint_of(model_id: str, **more: Any) -> EndpointEntry:
     return endpoint(model_id=model_id, **more)

@@ -11,7 +11,7 @@ from routing.selection.types import EndpointStats
 from routing.statistics.observation import Observer
 from routing.statistics.peer_sync import PeerSync
 from tests.gateway.outbound.raw_upstream import Peer
-from tests.routing.serving.learning import FAILURE, Clock, attempt, figures, observer, refreshed
+from tests.routing.serving.learning import FAILURE, Clock, attempt, figures, observer, refresh_all
 
 
 class Answers:
@@ -42,9 +42,9 @@ class Process:
         self.sharing = PeerSync(self.seen, self.health, self.hints, clock=clock)
 
     def sync(self) -> bool:
-        refreshed(self.seen)
+        refresh_all(self.seen)
         done = self.sharing.sync()
-        refreshed(self.seen)
+        refresh_all(self.seen)
         return done
 
     def answers(self, at: EndpointEntry, count: int = 10) -> None:

@@ -5,12 +5,12 @@ from typing import Any
 import orjson
 
 
-def said(*values: dict[str, Any]) -> list[bytes]:
+def data_events(*values: dict[str, Any]) -> list[bytes]:
     return [b"data: " + orjson.dumps(each) + b"\n\n" for each in values]
 
 
-def named(*values: dict[str, Any]) -> list[bytes]:
-    return [b"event: %b\n" % value["type"].encode() + said(value)[0] for value in values]
+def named_events(*values: dict[str, Any]) -> list[bytes]:
+    return [b"event: %b\n" % value["type"].encode() + data_events(value)[0] for value in values]
 
 
 def chat_events(*texts: str) -> list[bytes]:
@@ -18,14 +18,14 @@ def chat_events(*texts: str) -> list[bytes]:
     chunks = [{"choices": [{"delta": {"role": "assistant"}}]}, *chunks]
     chunks.append({"choices": [{"delta": {}, "finish_reason": "stop"}]})
     chunks.append({"choices": [], "usage": {"prompt_tokens": 3, "completion_tokens": 2}})
-    return [*said(*chunks), b"data: [DONE]\n\n"]
+    return [*data_events(*chunks), b"data: [DONE]\n\n"]
 
 
 def messages_events(*texts: str) -> list[bytes]:
     message = {"id": "msg_1", "content": [], "usage": {"input_tokens": 3, "output_tokens": 1}}
     delta, block = "content_block_delta", {"type": "text", "text": ""}
     stop = {"stop_reason": "stop_sequence", "stop_sequence": "END"}
-    return named(
+    return named_events(
         {"type": "message_start", "message": message, "odd": 1},
         {"type": "ping"},
         {"type": "content_block_start", "index": 0, "content_block": block},
@@ -55,7 +55,7 @@ def responses_events(*texts: str) -> list[bytes]:
         {"type": "response.output_item.done", "output_index": 0, "item": item},
         {"type": "response.completed", "response": ended},
     ]
-    return named(*({**value, "sequence_number": n} for n, value in enumerate(values)))
+    return named_events(*({**value, "sequence_number": n} for n, value in enumerate(values)))
 
 
 EVENTS = {"openai": chat_events, "anthropic": messages_events, "responses": responses_events}

@@ -21,10 +21,10 @@ from routing.serving.request.context import Attempt
 from routing.serving.request.process import WINDOW_S, RetryBudget
 from routing.statistics import observation
 from routing.upstreams.failures import UpstreamFailure, from_outbound_error, from_status
-from tests.routing.guarding.filtering import ID, MAIL, placed
+from tests.routing.guarding.filtering import ID, MAIL, place_filter
 from tests.routing.selection.entries import endpoint, provider
 from tests.routing.serving.calls import attempt_at, call_to
-from tests.routing.serving.learning import Clock, observer, refreshed
+from tests.routing.serving.learning import Clock, observer, refresh_all
 
 TOTAL_S = 60.0
 LATE = from_outbound_error(DeadlineExceeded("the call's deadline passed", phase="head"))
@@ -80,7 +80,7 @@ def test_who_had_no_share_of_the_time_is_not_blamed_for_its_end(
     blamed = frozenset({last} if is_to_blame else ())
     assert process.health().snapshot(clock.now) == HealthSnapshot(unstable=blamed)
     seen = observation.observer()
-    refreshed(seen)
+    refresh_all(seen)
     assert set(seen.recent.totals) == blamed
     # The caller is told of the deadline either way.
     assert told.deadline is failure.deadline
@@ -98,7 +98,7 @@ def test_an_endpoint_too_slow_for_one_caller_is_well_for_all_others(
 
     blamed = frozenset({attempt.endpoint.pk} if is_to_blame else ())
     assert process.health().snapshot(clock.now) == HealthSnapshot(unstable=blamed)
-    refreshed(observation.observer())
+    refresh_all(observation.observer())
     assert set(observation.observer().recent.totals) == blamed
 
 
@@ -128,7 +128,7 @@ def test_a_failure_quotes_no_answer_that_filters_would_have_changed(
 ) -> None:
     attempt = attempt_of(clock, 0.25)
     call = call_to(attempt.endpoint)
-    call.output_guard = OutputGuard((placed(action, "email"),), call.context.chat, ID)
+    call.output_guard = OutputGuard((place_filter(action, "email"),), call.context.chat, ID)
     error = {"message": "Bad call", "failed_generation": f"Ask {MAIL}"}
     failure = from_status(400, {}, json.dumps({"error": error}).encode())
 
@@ -152,28 +152,28 @@ def budget_of(share: float, floor: int, *, firsts: int = 0) -> RetryBudget:
     return budget
 
 
-def drawn(budget: RetryBudget, now: float, account: uuid.UUID = ALICE) -> int:
+def draw_all(budget: RetryBudget, now: float, account: uuid.UUID = ALICE) -> int:
     return sum(budget.draw(account, now) for _ in range(100))
 
 
 def test_retries_are_a_share_of_first_attempts_and_a_floor() -> None:
-    assert drawn(budget_of(0.2, 3, firsts=50), 0) == 13
-    assert drawn(budget_of(0.2, 3), 0) == 3
-    assert drawn(budget_of(0, 0, firsts=1), 0) == 0
+    assert draw_all(budget_of(0.2, 3, firsts=50), 0) == 13
+    assert draw_all(budget_of(0.2, 3), 0) == 3
+    assert draw_all(budget_of(0, 0, firsts=1), 0) == 0
     # A share of few calls is no whole retry.
-    assert [drawn(budget_of(0.2, 0, firsts=n), 0) for n in (4, 5)] == [0, 1]
+    assert [draw_all(budget_of(0.2, 0, firsts=n), 0) for n in (4, 5)] == [0, 1]
 
 
 def test_one_account_s_storm_leaves_the_others_their_retries() -> None:
     budget = budget_of(0.2, 8, firsts=50)
-    assert drawn(budget, 0) == 10 + 8
+    assert draw_all(budget, 0) == 10 + 8
     budget.first(BOB, 1)
-    assert (drawn(budget, 1, BOB), drawn(budget, 1)) == (4, 0)
+    assert (draw_all(budget, 1, BOB), draw_all(budget, 1)) == (4, 0)
     # Among many the floor is one retry for each.
     for number in range(100, 120):
         budget.first(uuid.UUID(int=number), 2)
     budget.first(CAROL, 2)
-    assert drawn(budget, 2, CAROL) == 1
+    assert draw_all(budget, 2, CAROL) == 1
 
 
 def test_what_is_older_than_the_window_counts_no_more() -> None:
@@ -181,9 +181,9 @@ def test_what_is_older_than_the_window_counts_no_more() -> None:
     for now in range(5):
         budget.first(ALICE, now)
     # The retries of second 4 and all first attempts are forgotten after their ten seconds.
-    assert [drawn(budget, now) for now in (4, 10, 14.1)] == [5, 0, 0]
+    assert [draw_all(budget, now) for now in (4, 10, 14.1)] == [5, 0, 0]
     budget.first(ALICE, 14.1)
-    assert drawn(budget, 14.1) == 1
+    assert draw_all(budget, 14.1) == 1
 
 
 @given(

@@ -34,7 +34,7 @@ NOW = {"id": "call_1", "type": "function", "function": {"name": "datetime", "arg
 TURN_NANO = 700
 
 
-def said(message: dict[str, Any], finish: str | None = None) -> Answer:
+def answer_with(message: dict[str, Any], finish: str | None = None) -> Answer:
     answer = Answer({"role": "assistant", **message}, finish, *(None,) * 6)
     answer.usage = USAGE
     return answer
@@ -50,7 +50,7 @@ def broken_after(
     broken = failed_at(endpoint(), status=502)
     call.attempts.append(broken)
     served = [Served(attempt_at(endpoint()), answer) for answer in turns]
-    answers = iter([*served, Served(broken, said({"content": "Half of"}), broken.failure)])
+    answers = iter([*served, Served(broken, answer_with({"content": "Half of"}), broken.failure)])
     monkeypatch.setattr(loop_turns, "request_answer", lambda *_: next(answers))
     with pytest.raises(GatewayError) as caught:
         run_tool_loop(call, Attempts(call))
@@ -66,27 +66,27 @@ def test_its_first_turn_costs_what_a_stream_of_it_does(monkeypatch) -> None:
 
 
 def test_a_later_turn_is_added_to_those_before(monkeypatch) -> None:
-    first = said({"content": None, "tool_calls": [NOW]}, "tool_calls")
+    first = answer_with({"content": None, "tool_calls": [NOW]}, "tool_calls")
     whole, streamed = broken_after([first], monkeypatch)
     assert whole.cost.total_nano == 2 * streamed.cost.total_nano
     assert whole.usage.prompt_tokens == 60
     assert (whole.charged_nano, whole.finish_reason) == (0, "error")
 
 
-def looped(parent: RequestProgress | None = None) -> Any:
+def loop_progress(parent: RequestProgress | None = None) -> Any:
     call = call_to(endpoint())
     call.loop, call.parent = Loop(call.context.chat, Toolbox(())), parent
     return call
 
 
 def test_whose_agent_cannot_be_paid_has_an_answer_that_is_not_kept(monkeypatch) -> None:
-    root = looped()
-    agent = looped(root)
+    root = loop_progress()
+    agent = loop_progress(root)
 
-    def refused(*_: object) -> Served:
+    def refuse_payment(*_: object) -> Served:
         raise PaymentRequired
 
-    monkeypatch.setattr(loop_turns, "request_answer", refused)
+    monkeypatch.setattr(loop_turns, "request_answer", refuse_payment)
     monkeypatch.setattr(Attempts, "is_unaffordable", True)
     with pytest.raises(PaymentRequired):
         run_tool_loop(agent, Attempts(agent))
@@ -102,11 +102,11 @@ class Killed(BaseException):
     ("owner", "waits"), [(Loop, "close"), (Attempts, "end_probe"), (rate_limits, "settle")]
 )
 def test_the_bill_is_told_before_anything_that_waits(owner: Any, waits: str, monkeypatch) -> None:
-    root = looped()
+    root = loop_progress()
     # What the answer owed when something that may wait was done.
     owed_nano: list[int] = []
 
-    def left(call: Any, attempts: Attempts) -> Any:
+    def leave_after_turn(call: Any, attempts: Attempts) -> Any:
         cost = ExactCost(Fraction(TURN_NANO), Fraction(TURN_NANO), Fraction(0))
         call.loop.tally.add_turn(Usage(7, 0), cost, is_own=False, is_free=False)
         raise Killed
@@ -114,10 +114,10 @@ def test_the_bill_is_told_before_anything_that_waits(owner: Any, waits: str, mon
     def look(*_: Any) -> None:
         owed_nano.append(root.loop.tally.whole.charged_nano)
 
-    monkeypatch.setattr(submodel_calls, "run_tool_loop", left)
+    monkeypatch.setattr(submodel_calls, "run_tool_loop", leave_after_turn)
     monkeypatch.setattr(owner, waits, look)
     with pytest.raises(Killed):
-        submodel_calls._answer_submodel(looped(root))
+        submodel_calls._answer_submodel(loop_progress(root))
 
     assert owed_nano == [TURN_NANO]
     assert root.loop.shares[id(root)].charged_nano == TURN_NANO
@@ -142,7 +142,7 @@ def tally_of(made, paid=()) -> Tally:
     return tally
 
 
-def owed(made, paid=()) -> tuple[Fraction, Fraction]:
+def owed_sums(made, paid=()) -> tuple[Fraction, Fraction]:
     """On the gateway's own credentials, and on the caller's."""
     shared, own = (
         sum((n for n, is_own, is_free in made if is_own is own and not is_free), Fraction(0))
@@ -156,7 +156,7 @@ def test_a_charge_is_the_sum_of_what_was_made(made, paid) -> None:
     tally = tally_of(made, paid)
     whole, failed, most = tally.whole, tally.fees, tally.most_owed
 
-    (shared, own), (shared_fees, own_fees) = owed(made, paid), owed([], paid)
+    (shared, own), (shared_fees, own_fees) = owed_sums(made, paid), owed_sums([], paid)
     # What is no fee for the use of a credential, and that fee: nothing is lost between them.
     assert whole.charged_nano == round(shared) + fee_nano(round(own))
     assert whole.byok_nano == round(own)
@@ -175,7 +175,7 @@ def test_models_that_tools_ask_are_fees_of_the_answer(mine, others, answered) ->
     before = outer.whole
     outer.add_fees_of(inner, turns=answered)
     assert outer.usage.prompt_tokens == len(mine)
-    shared, own = map(round, owed([*mine, *others]))
+    shared, own = map(round, owed_sums([*mine, *others]))
     after = (shared + fee_nano(own), own, shared if own else 0)
     assert outer.whole == (after if answered else before)
 

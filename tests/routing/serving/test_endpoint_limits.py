@@ -26,7 +26,7 @@ from routing.serving.request.outcome import note_turn
 from routing.serving.request.rescue import Rescue
 from routing.tools.toolbox import Toolbox
 from tests.routing.serving.calls import attempt_at, call_to
-from tests.routing.serving.limit_counters import PAID, Counters, at, use_counters
+from tests.routing.serving.limit_counters import PAID, Counters, endpoint_of, use_counters
 
 
 @pytest.fixture
@@ -65,7 +65,7 @@ def refuse(call: RequestProgress, target: EndpointEntry) -> Full:
 
 
 def test_who_asks_for_a_tool_has_the_place_of_the_one_that_asked(counters, places) -> None:
-    limited, first = at(PAID, rate_rules=ONE_AT_A_TIME), "places:endpoint:1||||"
+    limited, first = endpoint_of(PAID, rate_rules=ONE_AT_A_TIME), "places:endpoint:1||||"
     asking = call_to(limited)
     taken = take(asking, limited)
     asking.attempts.append(attempt_at(limited, limits=taken))
@@ -81,8 +81,10 @@ def test_who_asks_for_a_tool_has_the_place_of_the_one_that_asked(counters, place
 
 
 def test_what_a_tool_asks_of_a_model_counts_for_the_user_of_the_request() -> None:
-    asking = call_to(at(PAID), user="ada")
-    nested = replace(call_to(at(PAID)), parent=replace(call_to(at(PAID)), parent=asking))
+    asking = call_to(endpoint_of(PAID), user="ada")
+    nested = replace(
+        call_to(endpoint_of(PAID)), parent=replace(call_to(endpoint_of(PAID)), parent=asking)
+    )
     assert endpoint_limits.read_marks(nested).user == "ada"
 
 
@@ -92,7 +94,7 @@ class Ended(BaseException):
 
 def test_who_is_ended_while_further_places_are_asked_leaves_nothing(counters, places) -> None:
     rules = build_rules("endpoint:1", [{"requests_per_minute": 5, "concurrent": 3}])
-    limited, take = at(PAID, rate_rules=rules), places.take
+    limited, take = endpoint_of(PAID, rate_rules=rules), places.take
     call = call_to(limited)
     call.demands_of = lambda endpoint: [call.context.demand] * 4
 
@@ -114,7 +116,7 @@ def test_who_is_ended_while_windows_are_asked_leaves_no_place(counters, places) 
         raise Ended
 
     counters.take = end
-    limited = at(PAID, rate_rules=ONE_AT_A_TIME)
+    limited = endpoint_of(PAID, rate_rules=ONE_AT_A_TIME)
     with pytest.raises(Ended):
         endpoint_limits.take_for_endpoint(call_to(limited), limited)
     assert places.count_own("places:endpoint:1||||") == 0
@@ -122,7 +124,7 @@ def test_who_is_ended_while_windows_are_asked_leaves_no_place(counters, places) 
 
 def test_what_a_rescue_s_first_part_used_counts_at_its_own_endpoint_alone(counters) -> None:
     limited = [
-        at(PAID, rate_rules=build_rules(f"endpoint:{pk}", [{"tokens_per_minute": 5000}]))
+        endpoint_of(PAID, rate_rules=build_rules(f"endpoint:{pk}", [{"tokens_per_minute": 5000}]))
         for pk in (1, 2)
     ]
     call = call_to(*limited, max_tokens=1000)
@@ -146,11 +148,11 @@ def test_what_nobody_read_of_an_answer_counts_at_its_endpoint_and_ends_its_place
     counters, places, broken_off: str, tokens: int
 ) -> None:
     rules = build_rules("endpoint:1", [{"tokens_per_minute": 5000, "concurrent": 1}])
-    limited = at(PAID, rate_rules=rules, context_length=4000)
+    limited = endpoint_of(PAID, rate_rules=rules, context_length=4000)
     call = call_to(limited, max_tokens=1000)
     taken = take(call, limited)
     broken = attempt_at(limited, limits=taken, first_token=2.0)
-    call.attempts += [broken, attempt_at(at("acme/other"))]
+    call.attempts += [broken, attempt_at(endpoint_of("acme/other"))]
     used = {"prompt_tokens": 100, "completion_tokens": 20, "total_tokens": 120}
 
     if broken_off == "stream":
@@ -174,7 +176,7 @@ def test_each_turn_of_a_loop_counts_where_it_was_answered(counters) -> None:
         rate_rules=build_rules("credential:1", [{"tokens_per_minute": 5000}]),
     )
     first, second = [
-        at(PAID, rate_rules=build_rules(f"endpoint:{pk}", [{"tokens_per_minute": 5000}]))
+        endpoint_of(PAID, rate_rules=build_rules(f"endpoint:{pk}", [{"tokens_per_minute": 5000}]))
         for pk in (1, 2)
     ]
     call = call_to(first, second, max_tokens=1000)
@@ -199,7 +201,7 @@ def test_each_turn_of_a_loop_counts_where_it_was_answered(counters) -> None:
 
 def test_every_call_of_decisions_counts_at_its_endpoint(counters, places) -> None:
     rules = build_rules("endpoint:1", [{"requests_per_minute": 5, "concurrent": 3}])
-    limited, place = at(PAID, rate_rules=rules), "places:endpoint:1||||"
+    limited, place = endpoint_of(PAID, rate_rules=rules), "places:endpoint:1||||"
     call = call_to(limited)
     call.demands_of = lambda endpoint: [call.context.demand] * 4
 
@@ -230,7 +232,7 @@ def test_headers_tell_the_caller_s_own_limits_and_nothing_of_others(counters) ->
         {"scope": {"model": PAID}, "requests_per_minute": 4},
         {"scope": {"model": "acme/other"}, "requests_per_minute": 1},
     ]
-    limited = at(PAID, rate_rules=shared)
+    limited = endpoint_of(PAID, rate_rules=shared)
     call = call_to(limited)
     rules = build_rules("key:1", own)
     call.context = call.context._replace(caller=replace(call.context.caller, rate_rules=rules))
@@ -260,7 +262,7 @@ def test_another_credential_of_a_loop_has_limits_of_its_own(counters, places) ->
         )
         for pk in (1, 2)
     ]
-    limited = at(PAID, rate_rules=ONE_AT_A_TIME)
+    limited = endpoint_of(PAID, rate_rules=ONE_AT_A_TIME)
     call = call_to(limited)
     call.loop = Loop(call.context.chat, Toolbox(()))
 

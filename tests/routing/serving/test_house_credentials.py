@@ -32,7 +32,7 @@ def credential(pk: int, **more: Any) -> HouseCredential:
     )
 
 
-def pooled(*pool: HouseCredential) -> EndpointEntry:
+def endpoint_with_pool(*pool: HouseCredential) -> EndpointEntry:
     return endpoint("acme", provider=provider("acme", credentials=pool))
 
 
@@ -83,13 +83,13 @@ def refuse(
 
 
 def test_each_is_drawn_by_its_weight() -> None:
-    at = pooled(credential(1, weight=3), credential(2))
+    at = endpoint_with_pool(credential(1, weight=3), credential(2))
     drawn = Counter(draw(call_to(at), at) for _ in range(4000))
     assert 2800 < drawn[1] < 3200
 
 
 def test_a_conversation_keeps_its_credential() -> None:
-    at = pooled(*[credential(pk) for pk in range(1, 6)])
+    at = endpoint_with_pool(*[credential(pk) for pk in range(1, 6)])
     kept = set()
     for number in range(40):
         call = call_to(at)
@@ -103,14 +103,14 @@ def test_a_conversation_keeps_its_credential() -> None:
 
 def test_one_that_nobody_knows_is_parked_at_every_endpoint_until_it_changes() -> None:
     first = credential(1)
-    at, now = pooled(first), process.now()
+    at, now = endpoint_with_pool(first), process.now()
 
     assert refuse(first, at, uuid4(), now, status=401, retry_after_s=60)
 
     for place in (at, endpoint("acme/fast", provider=at.provider)):
         assert 0 < parked_until(place) - now <= 60
-    assert draw_many(pooled(replace(first, seal_mark="t" * 24))) == {1}
-    assert draw_many(pooled(first, credential(2))) == {2}
+    assert draw_many(endpoint_with_pool(replace(first, seal_mark="t" * 24))) == {1}
+    assert draw_many(endpoint_with_pool(first, credential(2))) == {2}
 
 
 ALICE, BOB = uuid4(), uuid4()
@@ -121,8 +121,8 @@ def test_what_may_be_of_the_request_parks_for_its_account_alone_at_that_endpoint
     status: int,
 ) -> None:
     first = credential(1)
-    at, now = pooled(first), process.now()
-    both = replace(pooled(first, credential(2)), pk=at.pk)
+    at, now = endpoint_with_pool(first), process.now()
+    both = replace(endpoint_with_pool(first, credential(2)), pk=at.pk)
 
     for _ in range(20):
         assert refuse(first, at, ALICE, now, status=status)
@@ -139,7 +139,7 @@ def test_what_may_be_of_the_request_parks_for_its_account_alone_at_that_endpoint
 @pytest.mark.parametrize("status", [402, 403])
 def test_what_two_accounts_meet_in_a_row_parks_for_all_a_minute_at_most(status: int) -> None:
     first = credential(1)
-    at, now = pooled(first), process.now()
+    at, now = endpoint_with_pool(first), process.now()
     elsewhere = endpoint("acme/fast", provider=at.provider)
 
     def meet(account_id: UUID, place: EndpointEntry, moment: float) -> None:
@@ -170,7 +170,7 @@ def test_what_two_accounts_meet_in_a_row_parks_for_all_a_minute_at_most(status: 
 
 def test_an_account_that_ran_dry_by_its_provider_s_own_words_is_parked_for_all() -> None:
     first = credential(1)
-    at = pooled(first)
+    at = endpoint_with_pool(first)
     body = b'{"error": {"message": "Your credit balance is too low to access the API."}}'
 
     assert refuse(first, at, ALICE, process.now(), status=400, body=body)
@@ -180,7 +180,7 @@ def test_an_account_that_ran_dry_by_its_provider_s_own_words_is_parked_for_all()
 
 def test_one_that_is_throttled_is_parked_there_and_may_be_tried_again_if_all_else_failed() -> None:
     first = credential(1)
-    at, now = pooled(first), process.now()
+    at, now = endpoint_with_pool(first), process.now()
     parked_credentials().clear(first, at.pk, now)
 
     assert refuse(first, at, ALICE, now, status=429)
@@ -202,13 +202,13 @@ def test_one_that_is_throttled_is_parked_there_and_may_be_tried_again_if_all_els
 def test_other_failures_are_the_endpoint_s() -> None:
     first = credential(1)
     for status in (400, 404, 408, 500, 503):
-        assert not refuse(first, pooled(first), uuid4(), process.now(), status=status)
+        assert not refuse(first, endpoint_with_pool(first), uuid4(), process.now(), status=status)
 
 
 def test_one_without_room_gives_way_to_another() -> None:
     narrow = credential(1, rate_rules=build_rules("credential:901", [{"concurrent": 1}]))
-    at = pooled(narrow, credential(2))
-    alone = pooled(narrow)
+    at = endpoint_with_pool(narrow, credential(2))
+    alone = endpoint_with_pool(narrow)
     call = call_to(alone)
     taken = take_credential(call, alone, set(), even_throttled=False)
     assert isinstance(taken, ChosenCredential)

@@ -39,16 +39,16 @@ def sticky(talk: Conversation, policy: Policy = NO_POLICY) -> tuple[str | None, 
     return (None if state.sticky is None else TAGS[state.sticky]), state.sticky_by_session
 
 
-def served(talk: Conversation, tag: str, usage: Usage = USED_CACHE) -> None:
+def serve_turn(talk: Conversation, tag: str, usage: Usage = USED_CACHE) -> None:
     (found,) = (each for each in MODELS[0].endpoints if each.tag == tag)
     stickiness.remember(talk.key(MODELS), found, usage)
 
 
 def test_a_session_is_led_back_to_who_served_it_and_the_nameless_to_a_cache() -> None:
-    served(talk("one"), "alpha", Usage(1, 1))
+    serve_turn(talk("one"), "alpha", Usage(1, 1))
     assert [sticky(talk(name)) for name in ("one", "two")] == [("alpha", True), (None, True)]
     assert sticky(talk()) == (None, False)
-    served(talk(), "beta")
+    serve_turn(talk(), "beta")
     assert sticky(talk()) == ("beta", False)
     assert sticky(talk(messages=[{"role": "user", "content": "other"}])) == (None, False)
 
@@ -56,7 +56,7 @@ def test_a_session_is_led_back_to_who_served_it_and_the_nameless_to_a_cache() ->
 def test_a_session_that_was_idle_for_too_long_is_worth_what_is_cached_of_it(settings) -> None:
     # Its provider keeps that longer than a conversation is kept for its own sake.
     written = USED_CACHE._replace(cache_write_tokens=2, cache_write_1h_tokens=2)
-    served(talk("one"), "beta", written)
+    serve_turn(talk("one"), "beta", written)
     settings.ROUTER_STICKY_SECONDS = -1
 
     state = state_for(talk("one"), MODELS, NO_POLICY)
@@ -76,7 +76,7 @@ def test_a_session_that_was_idle_for_too_long_is_worth_what_is_cached_of_it(sett
     ],
 )
 def test_it_is_not_asked_for_where_it_makes_no_difference(policy, session, led: bool) -> None:
-    served(talk(session), "beta")
+    serve_turn(talk(session), "beta")
     assert sticky(talk(session), policy)[0] == ("beta" if led else None)
 
 

@@ -26,7 +26,7 @@ from routing.serving.attempts import holds
 from routing.serving.attempts.holds import rebook_with_current_limits
 from routing.serving.request.context import RequestProgress
 from tests.routing.serving.calls import call_to
-from tests.routing.serving.limit_counters import FREE, PAID, Counters, at, use_counters
+from tests.routing.serving.limit_counters import FREE, PAID, Counters, endpoint_of, use_counters
 
 REQUESTS, TOKENS = Limit("key_requests:1", 7, MINUTE_S), Limit("key_tokens:1", 5000, MINUTE_S)
 
@@ -49,14 +49,14 @@ def all_on(settings: Settings) -> Settings:
     return settings
 
 
-def wanted(call: RequestProgress) -> list[tuple[str, int, int, int]]:
+def list_limits(call: RequestProgress) -> list[tuple[str, int, int, int]]:
     """Kind, number, window and cost of each limit that the call counts against."""
     found = rate_limits._list_limits(call, NOTHING)
     return [(each.scope.partition(":")[0], each.most, each.window_s, each.cost) for each in found]
 
 
 def test_by_default_nothing_is_counted(counters) -> None:
-    call = call_to(at(PAID))
+    call = call_to(endpoint_of(PAID))
     assert rate_limits.too_many(call) is None
     assert (call.limits_taken, counters._counts) == (None, {})
 
@@ -86,15 +86,18 @@ def test_who_is_refused_early_is_refused_for_nothing(all_on, counters, monkeypat
 def test_free_variants_count_for_the_account_and_the_rest_for_the_key(all_on) -> None:
     mine = [("free_minute", 20, MINUTE_S, 1), ("free_day", 50, DAY_S, 1)]
     bound: Any = {"max_tokens": 100}
-    paid, router = wanted(call_to(at(PAID), **bound)), call_to(at(PAID), **bound)
+    paid, router = (
+        list_limits(call_to(endpoint_of(PAID), **bound)),
+        call_to(endpoint_of(PAID), **bound),
+    )
     router.context = router.context._replace(strategy="free")
 
     assert [each[0] for each in paid] == ["key_requests", "key_tokens"]
-    assert wanted(call_to(at(FREE), **bound)) == mine
-    assert wanted(call_to(at(FREE), at(PAID), **bound)) == mine + paid
-    assert wanted(router) == mine
+    assert list_limits(call_to(endpoint_of(FREE), **bound)) == mine
+    assert list_limits(call_to(endpoint_of(FREE), endpoint_of(PAID), **bound)) == mine + paid
+    assert list_limits(router) == mine
     # A call that nobody serves counts by what was named.
-    assert [each[0] for each in wanted(call_to())] == ["key_requests", "key_tokens"]
+    assert [each[0] for each in list_limits(call_to())] == ["key_requests", "key_tokens"]
 
 
 UNLOCK = "free-models-per-day. Add 10 credits to unlock 1000 free model requests per day"
@@ -110,7 +113,7 @@ UNLOCK = "free-models-per-day. Add 10 credits to unlock 1000 free model requests
 )
 def test_who_bought_enough_has_the_larger_day(all_on, counters, bought, most, text) -> None:
     all_on.ROUTER_FREE_RPM = 0
-    call = call_to(at(FREE))
+    call = call_to(endpoint_of(FREE))
     call.context = call.context._replace(caller=replace(call.context.caller, bought_nano=bought))
     (limit,) = rate_limits._list_limits(call, NOTHING)
     assert limit.most == most
@@ -135,7 +138,7 @@ TOO_LARGE = "tokens-per-min. This request may use up to 3021 tokens, and 1979 of
     ],
 )
 def test_a_minute_s_requests(all_on, counters, model_id, tokens, most, text, source) -> None:
-    call = call_to(at(model_id), max_tokens=tokens)
+    call = call_to(endpoint_of(model_id), max_tokens=tokens)
     *found, last = [rate_limits.too_many(call) for _ in range(most + 1)]
     assert found == [None] * most
     assert last is not None
@@ -146,11 +149,13 @@ def test_a_minute_s_requests(all_on, counters, model_id, tokens, most, text, sou
 
 
 def test_tokens_are_bounded_by_the_dearest_endpoint_and_by_the_limit(all_on) -> None:
-    small, large, huge = (at(PAID, max_completion_tokens=most) for most in (100, 900, 60_000))
+    small, large, huge = (
+        endpoint_of(PAID, max_completion_tokens=most) for most in (100, 900, 60_000)
+    )
     # "Hello" is five bytes, beside its message's allowance.
-    assert wanted(call_to(small))[-1][3] == 5 + 16 + 100
-    assert wanted(call_to(small, large))[-1][3] == 5 + 16 + 900
-    assert wanted(call_to(huge))[-1][3] == 5000
+    assert list_limits(call_to(small))[-1][3] == 5 + 16 + 100
+    assert list_limits(call_to(small, large))[-1][3] == 5 + 16 + 900
+    assert list_limits(call_to(huge))[-1][3] == 5000
 
 
 @given(used=st.lists(st.integers(0, 3000), max_size=8), asked=st.integers(1, 2000))
@@ -160,7 +165,7 @@ def test_what_is_reserved_never_exceeds_the_limit_and_what_is_used_is_kept(used,
         patch.setattr(live, "ROUTER_KEY_TPM", 5000)
         use_counters(patch, counters)
         for tokens in used:
-            call = call_to(at(PAID), max_tokens=asked)
+            call = call_to(endpoint_of(PAID), max_tokens=asked)
             if rate_limits.too_many(call) is None:
                 assert call.limits_taken is not None
                 running.append(call)
@@ -175,7 +180,7 @@ def test_what_is_reserved_never_exceeds_the_limit_and_what_is_used_is_kept(used,
 
 
 def test_told_twice_of_an_end_it_corrects_once(all_on, counters) -> None:
-    call = call_to(at(PAID), max_tokens=1000)
+    call = call_to(endpoint_of(PAID), max_tokens=1000)
     assert rate_limits.too_many(call) is None
     for _ in range(2):
         rate_limits.settle(call, Usage(10, 5))

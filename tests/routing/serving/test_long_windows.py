@@ -22,7 +22,7 @@ from routing.statistics.long_windows import (
 from routing.statistics.observation import Observer
 from routing.statistics.peer_sync import LONG_EVERY_S
 from routing.statistics.stream_format import stream_key
-from tests.routing.serving.learning import Clock, observer, refreshed
+from tests.routing.serving.learning import Clock, observer, refresh_all
 from tests.support.turns import stretches_of
 
 pytestmark = pytest.mark.thorough
@@ -31,13 +31,13 @@ BUSY = 5 * PIECE_ENDPOINTS
 
 
 @pytest.fixture
-def left(client) -> Callable[[], Head]:
+def read_left_head(client) -> Callable[[], Head]:
     """What processes left."""
     return lambda: read_head(client.get(head_key()))
 
 
 @pytest.fixture
-def before(start, one) -> Any:
+def former_process(start, one) -> Any:
     """A process that has told of ten answers."""
     found = start()
     found.answers(one, 10)
@@ -45,31 +45,31 @@ def before(start, one) -> Any:
     return found
 
 
-def test_they_are_left_for_those_to_come(start, clock, one, client, left) -> None:
-    before = start()
-    before.answers(one, 10)
-    before.fails(one)
-    before.sync()
+def test_they_are_left_for_those_to_come(start, clock, one, client, read_left_head) -> None:
+    former_process = start()
+    former_process.answers(one, 10)
+    former_process.fails(one)
+    former_process.sync()
     clock.now += LONG_EVERY_S
-    before.sync()
-    assert left().pieces == 2
+    former_process.sync()
+    assert read_left_head().pieces == 2
     assert client.ttl(head_key()) > 0
-    assert client.ttl(place_key(left().place)) > 0
+    assert client.ttl(place_key(read_left_head().place)) > 0
     client.delete(stream_key())
 
     after = start()
     after.sync()
 
-    assert after.figures(one).uptime_1d == before.figures(one).uptime_1d
+    assert after.figures(one).uptime_1d == former_process.figures(one).uptime_1d
     assert after.figures(one).uptime_1d == pytest.approx(100 * 10 / 11)
 
 
-def test_what_is_in_them_is_not_counted_again(start, clock, one, before) -> None:
+def test_what_is_in_them_is_not_counted_again(start, clock, one, former_process) -> None:
     clock.now += LONG_EVERY_S
-    before.sync()
-    before.answers(one, 5)
-    before.fails(one)
-    before.sync()
+    former_process.sync()
+    former_process.answers(one, 5)
+    former_process.fails(one)
+    former_process.sync()
 
     after = start()
     after.sync()
@@ -79,20 +79,22 @@ def test_what_is_in_them_is_not_counted_again(start, clock, one, before) -> None
 
 
 def test_the_place_that_others_may_be_reading_is_left_alone(
-    clock, one, client, before, left
+    clock, one, client, former_process, read_left_head
 ) -> None:
-    places = [left().place]
+    places = [read_left_head().place]
     for _ in range(3):
         clock.now += LONG_EVERY_S
         client.delete(*client.keys("gateway:*:turn"))
-        before.answers(one, 10)
-        before.sync()
-        places.append(left().place)
+        former_process.answers(one, 10)
+        former_process.sync()
+        places.append(read_left_head().place)
     assert places == [0, 1, 0, 1]
 
 
-def test_what_is_there_in_part_is_not_taken(start, one, client, before, left) -> None:
-    client.rpop(place_key(left().place))
+def test_what_is_there_in_part_is_not_taken(
+    start, one, client, former_process, read_left_head
+) -> None:
+    client.rpop(place_key(read_left_head().place))
     after = start()
     assert after.sync()
     # The stream_key still has all of it, and it is counted once.
@@ -119,7 +121,9 @@ def test_a_head_that_is_none_is_told_apart(odd: bytes) -> None:
 
 
 @pytest.mark.parametrize("odd", [b"", b"0", b"0 1 nothing", b"7 0 x", b"x 0 x", b"0 x x"])
-def test_pieces_that_nobody_wrote_are_passed_over(start, one, client, before, odd: bytes) -> None:
+def test_pieces_that_nobody_wrote_are_passed_over(
+    start, one, client, former_process, odd: bytes
+) -> None:
     client.rpush(place_key(0), odd)
     client.set(head_key(), serialize_head(Head("1-0", 1, 0, 3)))
     after = start()
@@ -138,7 +142,7 @@ def busy(clock: Clock) -> Observer:
             bare = window is seen.day
             pairs = [(endpoint, tally(endpoint, bare=bare)) for endpoint in range(1, BUSY + 1)]
             window.add(window.number_at(clock.now) - ago, pairs)
-    refreshed(seen)
+    refresh_all(seen)
     return seen
 
 
@@ -151,18 +155,21 @@ def tally(endpoint: int, *, bare: bool) -> EndpointCounter:
     return made.calls_only() if bare else made
 
 
-def test_many_busy_endpoints_come_over_in_pieces(valkey, left, monkeypatch) -> None:
+def test_many_busy_endpoints_come_over_in_pieces(valkey, read_left_head, monkeypatch) -> None:
     turns = stretches_of(long_windows, monkeypatch, clock=time.thread_time)
     clock, store = Clock(time.monotonic()), SharedCache(valkey.url, timeout_s=LIMIT_S)
-    before, after = busy(clock), observer(clock)
+    former_process, after = busy(clock), observer(clock)
 
-    assert LongWindows(before, store, clock=clock).publish(entry_id="1-0", at_ms=1)
-    assert LongWindows(after, store, clock=clock).load(left(), then=clock.now)
+    assert LongWindows(former_process, store, clock=clock).publish(entry_id="1-0", at_ms=1)
+    assert LongWindows(after, store, clock=clock).load(read_left_head(), then=clock.now)
 
     store.close()
     # Others have their turn after each piece of each slice, there and back.
     assert len(turns) >= 2 * 30 * BUSY // PIECE_ENDPOINTS
-    for window, other in ((before.half_hour, after.half_hour), (before.day, after.day)):
+    for window, other in (
+        (former_process.half_hour, after.half_hour),
+        (former_process.day, after.day),
+    ):
         assert window.totals.keys() == other.totals.keys()
         for endpoint in (1, BUSY // 2, BUSY):
             packed = window.totals[endpoint].serialize(endpoint)

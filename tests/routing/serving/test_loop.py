@@ -28,12 +28,12 @@ def request(**fields: Any) -> ChatRequest:
     return parse_chat(body, session_header=None)
 
 
-def called(id: str, name: str) -> dict[str, Any]:
+def tool_call(id: str, name: str) -> dict[str, Any]:
     return {"id": id, "type": "function", "function": {"name": name, "arguments": "{}"}}
 
 
 def says(number: int, names: list[str], text: str | None = None) -> dict[str, Any]:
-    calls = [called(f"call_{number}_{place}", name) for place, name in enumerate(names)]
+    calls = [tool_call(f"call_{number}_{place}", name) for place, name in enumerate(names)]
     return {"role": "assistant", "content": text, **({"tool_calls": calls} if calls else {})}
 
 
@@ -132,7 +132,7 @@ def test_calls_of_an_answer_that_broke_off_are_not_run(finish) -> None:
 
 
 def test_two_calls_with_one_id_are_told_apart() -> None:
-    said = {"role": "assistant", "content": None, "tool_calls": [called("c", "datetime")] * 2}
+    said = {"role": "assistant", "content": None, "tool_calls": [tool_call("c", "datetime")] * 2}
     one, other = Loop(request(), Toolbox(TOOLS)).take(said, finish="tool_calls")
     assert one.id != other.id
 
@@ -236,7 +236,7 @@ def test_of_an_answer_in_one_piece(calls: Any, good: bool | None) -> None:
     assert are_well_formed(calls) is good
 
 
-def streamed(*deltas: Any) -> bool | None:
+def are_calls_good(*deltas: Any) -> bool | None:
     calls = StreamedCalls()
     for delta in deltas:
         calls.add(delta)
@@ -249,29 +249,31 @@ def piece(index: int, name: str | None = None, arguments: str | None = None) -> 
 
 
 def test_of_a_stream_piece_by_piece() -> None:
-    assert streamed() is None
-    assert streamed([piece(0, "look", "")], [piece(0, arguments='{"a"')], [piece(0, None, ":1}")])
-    assert streamed([piece(0, "look", '{"a"')]) is False
-    assert streamed([piece(0, "look", "")], [piece(0, None, "")]) is True
-    assert streamed([piece(0, "look")]) is False
-    assert streamed([piece(0, "look", "")], [piece(0, None, "no object")]) is False
-    assert streamed([piece(0, arguments="{}")]) is False
-    assert streamed([piece(0, "a", "{}")], [piece(1, "b", "{")]) is False
+    assert are_calls_good() is None
+    assert are_calls_good(
+        [piece(0, "look", "")], [piece(0, arguments='{"a"')], [piece(0, None, ":1}")]
+    )
+    assert are_calls_good([piece(0, "look", '{"a"')]) is False
+    assert are_calls_good([piece(0, "look", "")], [piece(0, None, "")]) is True
+    assert are_calls_good([piece(0, "look")]) is False
+    assert are_calls_good([piece(0, "look", "")], [piece(0, None, "no object")]) is False
+    assert are_calls_good([piece(0, arguments="{}")]) is False
+    assert are_calls_good([piece(0, "a", "{}")], [piece(1, "b", "{")]) is False
     two, end = [piece(0, "a", "{"), piece(1, "b", "{")], piece(1, None, "}")
-    assert streamed(two, [end]) is False
-    assert streamed(two, [end, piece(0, None, "}")])
+    assert are_calls_good(two, [end]) is False
+    assert are_calls_good(two, [end, piece(0, None, "}")])
 
 
 def test_of_a_stream_that_numbers_no_calls() -> None:
-    assert streamed([call()], [call("other", '{"b": 2}')])
-    assert streamed([call()], [call("other", "{")]) is False
+    assert are_calls_good([call()], [call("other", '{"b": 2}')])
+    assert are_calls_good([call()], [call("other", "{")]) is False
 
 
 @pytest.mark.parametrize("odd", [None, "text", {}, [None], ["text"], [{"index": 0}], [5]])
 def test_whatever_an_upstream_puts_there(odd: Any) -> None:
-    assert streamed(odd) in (None, False)
+    assert are_calls_good(odd) in (None, False)
 
 
 def test_too_much_to_look_at_is_not_judged() -> None:
-    assert streamed(*([piece(0, "look", "x" * 100_000)] for _ in range(12))) is None
+    assert are_calls_good(*([piece(0, "look", "x" * 100_000)] for _ in range(12))) is None
     assert are_well_formed([call(arguments="x" * 2_000_000)]) is None

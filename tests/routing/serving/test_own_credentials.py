@@ -29,7 +29,7 @@ from routing.statistics import observation
 from routing.upstreams.failures import from_status
 from tests.routing.selection.entries import endpoint, model
 from tests.routing.serving.calls import attempt_at, call_to, own_entry
-from tests.routing.serving.learning import Clock, observer, refreshed
+from tests.routing.serving.learning import Clock, observer, refresh_all
 
 ENDPOINT = endpoint("acme", model_id="acme/small", canonical_slug="acme/small-2026-01")
 FREE = endpoint("acme", model_id="acme/small:free")
@@ -178,21 +178,21 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Iterator[Clock]:
     process.health.cache_clear()
 
 
-def failed(status: int, *, own: bool, body: bytes = b"") -> int:
+def record_failure_at(status: int, *, own: bool, body: bytes = b"") -> int:
     """The key of an endpoint that failed so."""
     one = endpoint()
     attempt = attempt_at(one, own=own_entry() if own else None)
     Attempts(call_to(one)).record_failure(attempt, from_status(status, {}, body))
-    refreshed(observation.observer())
+    refresh_all(observation.observer())
     return one.pk
 
 
 @pytest.mark.parametrize("status", [401, 402, 403, 429])
 def test_a_refused_credential_says_nothing_of_the_endpoint(clock, own_rests, status: int) -> None:
-    shared = failed(status, own=False)
+    shared = record_failure_at(status, own=False)
     before = process.health().snapshot(clock.now)
     assert shared in before.unstable | before.parked
-    own, no_access = failed(status, own=True), failed(404, own=True)
+    own, no_access = record_failure_at(status, own=True), record_failure_at(404, own=True)
     assert process.health().snapshot(clock.now) == before
     assert set(observation.observer().recent.totals) == {shared}
     rest = {pk: own_rests.is_resting(own_entry(), pk, clock.now) for pk in (shared, own, no_access)}
@@ -200,7 +200,7 @@ def test_a_refused_credential_says_nothing_of_the_endpoint(clock, own_rests, sta
 
 
 def test_an_outage_is_an_outage_whoever_meets_it(clock, own_rests) -> None:
-    own = failed(503, own=True)
+    own = record_failure_at(503, own=True)
     assert process.health().snapshot(clock.now).unstable == {own}
     assert own in observation.observer().recent.totals
     assert not own_rests
@@ -209,7 +209,7 @@ def test_an_outage_is_an_outage_whoever_meets_it(clock, own_rests) -> None:
 def test_an_answer_to_a_team_does_not_make_good_what_the_shared_credential_met(
     clock, own_rests
 ) -> None:
-    pk = failed(401, own=False)
+    pk = record_failure_at(401, own=False)
     one, mine = replace(endpoint(), pk=pk), own_entry()
     own_rests.add(mine, pk, until=clock.now + 60)
     served = attempt_at(one, own=mine, ended=clock.now)

@@ -66,7 +66,7 @@ def waiting() -> AnswerStream:
     return stream
 
 
-def sent(stream: AnswerStream, reply: FakeReply) -> Generator[bytes, None, Any]:
+def await_reply(stream: AnswerStream, reply: FakeReply) -> Generator[bytes, None, Any]:
     assert stream._attempt is not None
     return stream._await_reply(build_relay(stream._progress, stream._attempt), reply.come)
 
@@ -75,13 +75,13 @@ def test_a_caller_who_left_is_waited_out_without_a_look_at_the_clock(looks, wait
     waiting._gone = True
     gevent.spawn_later(REST_S, reply.gate.set)
     with pytest.raises(StopIteration) as ended:
-        next(sent(waiting, reply))
+        next(await_reply(waiting, reply))
     assert ended.value.value is reply
     assert looks == []
 
 
 def test_the_twin_a_caller_who_is_there_gets_keep_alives(looks, waiting, reply) -> None:
-    generator = sent(waiting, reply)
+    generator = await_reply(waiting, reply)
     assert [next(generator) for _ in range(3)] == [KEEP_ALIVE] * 3
     reply.gate.set()
     waiting._gone = True
@@ -94,7 +94,7 @@ def test_a_kill_while_waiting_ends_the_call_and_closes_a_reply_that_comes_late(
 ) -> None:
     waiting._gone = True
     handle = waiting._abort
-    carrier = gevent.spawn(lambda: list(sent(waiting, reply)))
+    carrier = gevent.spawn(lambda: list(await_reply(waiting, reply)))
     gevent.idle()
     carrier.kill()
     assert handle.aborted

@@ -22,7 +22,7 @@ OFF = {"type": "disabled"}
 Wishes = dict[str, Any]
 
 
-def sent(
+def sent_reasoning(
     given: str,
     kind: str,
     wishes: Wishes,
@@ -65,13 +65,13 @@ NONE: list[tuple[str, Wishes]] = [
 @EVERY_KIND
 @pytest.mark.parametrize(("given", "wishes"), TOO_HIGH)
 def test_an_effort_that_is_not_supported_is_the_nearest(given, wishes: Wishes, kind: str) -> None:
-    assert effort_in(sent(given, kind, wishes)) == "high"
+    assert effort_in(sent_reasoning(given, kind, wishes)) == "high"
 
 
 @EVERY_KIND
 @pytest.mark.parametrize(("given", "wishes"), NONE)
 def test_reasoning_that_is_mandatory_is_raised_to_the_lowest(given, wishes, kind: str) -> None:
-    body = sent(given, kind, wishes, rules=MUST)
+    body = sent_reasoning(given, kind, wishes, rules=MUST)
     assert effort_in(body) == "low"
     assert body.get("thinking") != OFF
     assert "enabled" not in body.get("reasoning", {})
@@ -80,21 +80,25 @@ def test_reasoning_that_is_mandatory_is_raised_to_the_lowest(given, wishes, kind
 @pytest.mark.parametrize("rules", [None, HIGH_LOW])
 def test_reasoning_that_is_not_mandatory_may_be_off(rules: EffortRules | None) -> None:
     off = {"enabled": False}
-    by_budget = sent("chat", "openai", {"reasoning": off}, rules=rules, takes=BUDGETS)
-    by_effort = sent("chat", "responses", {"reasoning": off}, rules=rules)
+    by_budget = sent_reasoning("chat", "openai", {"reasoning": off}, rules=rules, takes=BUDGETS)
+    by_effort = sent_reasoning("chat", "responses", {"reasoning": off}, rules=rules)
     assert (by_budget["reasoning"], by_effort["reasoning"]["effort"]) == (off, "none")
-    assert sent("messages", "anthropic", {"thinking": OFF}, rules=rules)["thinking"] == OFF
+    assert (
+        sent_reasoning("messages", "anthropic", {"thinking": OFF}, rules=rules)["thinking"] == OFF
+    )
 
 
 def test_an_effort_beside_thinking_that_is_off_is_fitted_too() -> None:
-    body = sent("messages", "anthropic", {"thinking": OFF, "output_config": {"effort": "max"}})
+    body = sent_reasoning(
+        "messages", "anthropic", {"thinking": OFF, "output_config": {"effort": "max"}}
+    )
     assert (body["thinking"], body["output_config"]) == (OFF, {"effort": "high"})
 
 
 @EVERY_KIND
 def test_an_effort_beside_a_budget_counts_where_budgets_are_not_taken(kind: str) -> None:
     wishes = {"reasoning": {"max_tokens": 820, "effort": "low"}, "max_tokens": 1_000}
-    assert effort_in(sent("chat", kind, wishes, rules=None)) == "low"
+    assert effort_in(sent_reasoning("chat", kind, wishes, rules=None)) == "low"
 
 
 @pytest.mark.parametrize(
@@ -111,14 +115,14 @@ def test_an_effort_beside_a_budget_counts_where_budgets_are_not_taken(kind: str)
 )
 def test_a_budget_is_the_nearest_effort_where_none_are_taken(kind, tokens, facts, effort) -> None:
     wishes = {"reasoning": {"max_tokens": tokens}, "max_tokens": 1_000}
-    assert effort_in(sent("chat", kind, wishes, **{"rules": None, **facts})) == effort
+    assert effort_in(sent_reasoning("chat", kind, wishes, **{"rules": None, **facts})) == effort
 
 
 def test_a_budget_is_kept_where_budgets_are_taken_and_wins() -> None:
     wishes = {"reasoning": {"max_tokens": 2_000, "effort": "max"}, "max_tokens": 9_000}
-    body = sent("chat", "openai", wishes, takes=BUDGETS)
+    body = sent_reasoning("chat", "openai", wishes, takes=BUDGETS)
     assert body["reasoning"] == {"max_tokens": 2_000, "effort": "high"}
-    thinking = sent("chat", "anthropic", wishes, takes=BUDGETS)["thinking"]
+    thinking = sent_reasoning("chat", "anthropic", wishes, takes=BUDGETS)["thinking"]
     assert thinking == {"type": "enabled", "budget_tokens": 2_000}
 
 

@@ -113,11 +113,11 @@ def test_a_call_on_a_credential_of_ones_own_is_not_told_of_the_balance() -> None
     assert spent.metadata["reason"] == "key_limit_exhausted"
 
 
-def managed(path: str) -> str:
+def remedy_text(path: str) -> str:
     return f"A management key of the account can raise it with {path}, described at {ROOT}/docs"
 
 
-KEY_REMEDY = managed("PATCH /api/v1/keys/{hash}")
+KEY_REMEDY = remedy_text("PATCH /api/v1/keys/{hash}")
 
 
 @pytest.mark.parametrize("reset", [None, "daily", "weekly", "monthly"])
@@ -162,7 +162,7 @@ def test_a_request_that_is_too_dear_is_told_for_which_limit_and_what_it_can_affo
         (workspace, "workspace", f"PUT /api/v1/workspaces/{OWNER}/budgets/monthly"),
         (guardrail, "guardrail", f"PATCH /api/v1/guardrails/{OWNER}"),
     ):
-        assert error.text == AFFORDED.format(500, f"{budget} {kind} {OWNER}", managed(path))
+        assert error.text == AFFORDED.format(500, f"{budget} {kind} {OWNER}", remedy_text(path))
         assert error.metadata["limit_source"] == f"router_{kind}_budget"
 
 

@@ -16,7 +16,13 @@ from routing.metering.usage import Usage
 from routing.serving.attempts.relay import Relay
 from routing.upstreams.failures import UpstreamFailure
 from routing.upstreams.wires import get_wire
-from tests.routing.serving.streams import EVENTS, chat_events, messages_events, named, said
+from tests.routing.serving.streams import (
+    EVENTS,
+    chat_events,
+    data_events,
+    messages_events,
+    named_events,
+)
 
 FORMATS = {each.name: each for each in (CHAT, MESSAGES, RESPONSES)}
 MESSAGE = {"messages": [{"role": "user", "content": "Hi"}]}
@@ -121,7 +127,7 @@ def test_the_official_helper_can_add_up_what_comes_more_than_once() -> None:
     chunks.append({"delta": {"role": "assistant"}, "finish_reason": "stop"})
     relay, state = relay_of("openai", "chat"), ChatCompletionStreamState()
 
-    out = relay.feed_bytes(b"".join(said(*({"choices": [chunk]} for chunk in chunks))))
+    out = relay.feed_bytes(b"".join(data_events(*({"choices": [chunk]} for chunk in chunks))))
     heard = told(out + relay.feed_bytes(b"data: [DONE]\n\n") + relay.write_closing(REPORT, None))
 
     for chunk in heard:
@@ -155,7 +161,9 @@ def test_what_a_provider_says_beside_a_stream_is_told_at_its_end() -> None:
     begin, *others, last, done = chat_events("Said")
     first = {"choices": [{"delta": {}}], "x_groq": {"id": "r", "seed": 1}, "own": "first"}
     late = orjson.loads(last[6:]) | {"x_groq": {"id": "r", "usage": {}}, "own": "last"}
-    relay = relay_of("openai", "chat", *said(first), begin, *others, *said(late), done)
+    relay = relay_of(
+        "openai", "chat", *data_events(first), begin, *others, *data_events(late), done
+    )
     end = told(relay.write_closing(REPORT, None))[-1]
     assert (end["x_groq"], end["own"]) == ({"id": "r", "seed": 1, "usage": {}}, "last")
 
@@ -163,7 +171,7 @@ def test_what_a_provider_says_beside_a_stream_is_told_at_its_end() -> None:
 @pytest.mark.parametrize("filler", [b"event: odd\ndata: {}\n\n", None])
 def test_openings_without_end_are_bounded(filler: bytes | None) -> None:
     relay = relay_of("anthropic", "messages")
-    filler = filler or named({"type": "odd", "more": "x" * (EVENT_BYTES_MAX // 10)})[0]
+    filler = filler or named_events({"type": "odd", "more": "x" * (EVENT_BYTES_MAX // 10)})[0]
     for _ in range(200):
         relay.feed_bytes(filler)
         assert len(relay._held) < 110
@@ -179,7 +187,7 @@ def test_tool_arguments_arrive_byte_for_byte() -> None:
     }
     calls = [head, *({"function": {"arguments": each}} for each in fragments)]
     deltas = [{"delta": {"tool_calls": [{"index": 0, **call}]}} for call in calls]
-    sent = said(*({"choices": [delta]} for delta in deltas))
+    sent = data_events(*({"choices": [delta]} for delta in deltas))
     out = told(relay_of("openai", "messages").feed_bytes(b"".join(sent)))
     pieces = [value["delta"] for value in out if value["type"] == "content_block_delta"]
     assert [piece["partial_json"] for piece in pieces] == fragments

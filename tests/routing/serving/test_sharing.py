@@ -17,7 +17,7 @@ from tests.routing.serving.learning import (
     LIMITED,
     attempt,
     observer,
-    refreshed,
+    refresh_all,
     some_endpoint,
 )
 from tests.routing.serving.processes import pass_round
@@ -57,7 +57,7 @@ def test_a_process_that_leaves_tells_what_is_left(start, one) -> None:
     first, second = start(), start()
     first.sync()
     first.answers(one, 10)
-    refreshed(first.seen)
+    refresh_all(first.seen)
     first.sharing.send_rest()
     second.sync()
     assert second.figures(one).calls == 10
@@ -75,7 +75,7 @@ def test_many_endpoints_travel_in_several_entries(start, client) -> None:
 def test_an_entry_comes_back_as_it_was(clock, one) -> None:
     process = observer(clock, collects=True)
     process.record_attempt(attempt(clock, one, failure=LIMITED), streamed=True)
-    refreshed(process)
+    refresh_all(process)
     marks = process.health_events.take()
 
     entry = read_entry(serialize_entry(process.take().items(), marks, now=clock.now + 2), at=502)
@@ -131,7 +131,7 @@ HARMS: dict[str, tuple[Callable[[ValkeyServer], None], Callable[[ValkeyServer], 
 
 
 @contextmanager
-def harmed(valkey: ValkeyServer, harm: str) -> Iterator[None]:
+def harm_store(valkey: ValkeyServer, harm: str) -> Iterator[None]:
     begin, end = HARMS[harm]
     begin(valkey)
     try:
@@ -144,7 +144,7 @@ def harmed(valkey: ValkeyServer, harm: str) -> Iterator[None]:
 def test_a_store_that_is_gone_costs_nothing_but_the_others_words(start, one, valkey, harm) -> None:
     first, second = start(), start()
     pass_round(first, second)
-    with harmed(valkey, harm):
+    with harm_store(valkey, harm):
         first.answers(one, 10)
         late = start()
         late.answers(one, 1)

@@ -106,7 +106,7 @@ def test_a_streamed_tool_call_names_itself_once_and_comes_in_fragments(chat):
     assert json.loads(joined) == {"city": "simulated", "days": 3}
 
 
-def shaped(chat: Asked, **schema: Any) -> Any:
+def answer_in_shape(chat: Asked, **schema: Any) -> Any:
     wanted = {"type": "json_schema", "json_schema": {"name": "n", "schema": schema}}
     return json.loads(choice_of(chat, response_format=wanted)["message"]["content"])
 
@@ -121,9 +121,11 @@ def test_a_schema_is_answered_with_a_fitting_document(chat):
     tag = {"type": "string", "maxLength": 3}
     whole = {"properties": properties, "required": [*properties], "$defs": {"tag": tag}}
     fitting = {"color": "red", "score": 0.5, "tags": ["sim", "sim"], "next": None}
-    assert shaped(chat, type="object", **whole) == fitting
+    assert answer_in_shape(chat, type="object", **whole) == fitting
     # One that refers to itself still ends.
-    assert shaped(chat, type="object", properties={"next": {"$ref": "#"}}, required=["next"])
+    assert answer_in_shape(
+        chat, type="object", properties={"next": {"$ref": "#"}}, required=["next"]
+    )
     answer = choice_of(chat, response_format={"type": "json_object"})["message"]["content"]
     assert "Simulated" in json.loads(answer)["answer"]
 

@@ -96,7 +96,7 @@ def test_bodies_are_complete_as_http_and_of_another_kind(ask, stream):
     assert b"Simulated" in zlib.decompress(body, GZIP)
 
 
-def streamed(chat: Asked, name: str) -> bytes:
+def read_streamed(chat: Asked, name: str) -> bytes:
     status, headers, body = chat(f"sim/{name}", stream=True)
     assert (status, headers["content-type"]) == (200, "text/event-stream; charset=utf-8")
     return body
@@ -116,7 +116,7 @@ def streamed(chat: Asked, name: str) -> bytes:
     ],
 )
 def test_an_odd_shape_carries_a_whole_answer(chat, name, mark, undo):
-    body = streamed(chat, name)
+    body = read_streamed(chat, name)
     assert mark in body
     said = named_events(undo(body))
     assert text(said) == WHOLE

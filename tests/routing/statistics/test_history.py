@@ -21,7 +21,7 @@ from routing.statistics.endpoint_samples import (
 from routing.statistics.models import EndpointSample
 from routing.statistics.stream_format import serialize_entry, stream_key
 from tests.routing.selection import entries
-from tests.routing.serving.learning import FAILURE, Clock, attempt, observer, refreshed
+from tests.routing.serving.learning import FAILURE, Clock, attempt, observer, refresh_all
 from tests.support.operations import fill
 from tests.support.valkey import ValkeyServer
 
@@ -33,7 +33,7 @@ OVER_S = BEGINS_S + STRETCH_S + 20.0
 
 
 @pytest.fixture
-def served() -> int:
+def served_endpoint() -> int:
     """The key of an endpoint without a history."""
     fill(1)
     EndpointSample.objects.all().delete()
@@ -73,24 +73,24 @@ def near(*values: float) -> tuple[Any, ...]:
     return tuple(pytest.approx(value, rel=RELATIVE_ERROR) for value in values)
 
 
-def test_what_all_processes_told_becomes_a_row(served: int, store, tell) -> None:
-    tell(-0.001, {served: tally(100)})
-    tell(0, {served: tally(6, failed=1, limited=3)})
-    tell(299.9, {served: tally(2, latency_s=2.0), 999_999: tally(1)})
-    tell(300, {served: tally(100)})
+def test_what_all_processes_told_becomes_a_row(served_endpoint: int, store, tell) -> None:
+    tell(-0.001, {served_endpoint: tally(100)})
+    tell(0, {served_endpoint: tally(6, failed=1, limited=3)})
+    tell(299.9, {served_endpoint: tally(2, latency_s=2.0), 999_999: tally(1)})
+    tell(300, {served_endpoint: tally(100)})
 
     assert record_shared(OVER_S, store=store) == 2
 
     row = EndpointSample.objects.get(started_at=STARTED_AT)
-    assert (row.endpoint_id, row.calls, row.errors, row.rate_limited) == (served, 9, 1, 3)
+    assert (row.endpoint_id, row.calls, row.errors, row.rate_limited) == (served_endpoint, 9, 1, 3)
     paces = (row.first_token_p50_ms, row.first_token_p90_ms, row.throughput_tps)
     assert paces == near(500, 2000, 50)
 
 
 def test_it_is_done_once_when_its_stretch_is_over_and_the_store_there(
-    served: int, store, tell, valkey
+    served_endpoint: int, store, tell, valkey
 ) -> None:
-    tell(0, {served: tally(6)})
+    tell(0, {served_endpoint: tally(6)})
     assert record_shared(BEGINS_S + STRETCH_S + 1.0, store=store) == 0
     valkey.pause()
     try:
@@ -102,38 +102,42 @@ def test_it_is_done_once_when_its_stretch_is_over_and_the_store_there(
     assert record_shared(OVER_S + STRETCH_S, store=store) == 0
 
 
-def test_many_entries_are_read_page_by_page(served: int, store, tell) -> None:
+def test_many_entries_are_read_page_by_page(served_endpoint: int, store, tell) -> None:
     for number in range(450):
-        tell(number / 2, {served: tally(1)})
+        tell(number / 2, {served_endpoint: tally(1)})
     record_shared(OVER_S, store=store)
     assert EndpointSample.objects.get().calls == 450
 
 
-def test_what_is_old_is_forgotten(served: int, settings) -> None:
+def test_what_is_old_is_forgotten(served_endpoint: int, settings) -> None:
     settings.ROUTER_HISTORY_DAYS = 2
-    add_samples(build_samples({served: tally(1)}, NUMBER))
+    add_samples(build_samples({served_endpoint: tally(1)}, NUMBER))
     two_days_s = 2 * 24 * 3600
     assert forget_old(BEGINS_S + two_days_s) == 0
     assert forget_old(BEGINS_S + STRETCH_S + two_days_s) == 1
 
 
-def test_processes_without_a_store_add_up(served: int) -> None:
-    add_samples(build_samples({served: tally(30, latency_s=1.0), 999_999: tally(1)}, NUMBER))
-    add_samples(build_samples({served: tally(9, failed=1, limited=2, latency_s=3.0)}, NUMBER))
+def test_processes_without_a_store_add_up(served_endpoint: int) -> None:
+    add_samples(
+        build_samples({served_endpoint: tally(30, latency_s=1.0), 999_999: tally(1)}, NUMBER)
+    )
+    add_samples(
+        build_samples({served_endpoint: tally(9, failed=1, limited=2, latency_s=3.0)}, NUMBER)
+    )
     row = EndpointSample.objects.get()
     assert (row.calls, row.errors, row.rate_limited) == (40, 1, 2)
     assert (row.first_token_p50_ms,) == near(1500)
 
 
-def test_a_process_writes_at_the_end_of_each_stretch(served: int) -> None:
+def test_a_process_writes_at_the_end_of_each_stretch(served_endpoint: int) -> None:
     clock, wall = Clock(), Clock(BEGINS_S + 10)
     seen = observer(clock, collects=True)
-    own, where = LocalSamples(seen, clock=wall), entries.endpoint(pk=served)
+    own, where = LocalSamples(seen, clock=wall), entries.endpoint(pk=served_endpoint)
 
     def meet(count: int, **changes: Any) -> None:
         for _ in range(count):
             seen.record_attempt(attempt(clock, where, **changes), streamed=True, tokens=50)
-        refreshed(seen)
+        refresh_all(seen)
         own.collect()
 
     def rows() -> list[tuple[datetime, int, int]]:

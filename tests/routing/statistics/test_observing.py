@@ -25,7 +25,7 @@ from tests.routing.serving.learning import (
     attempt,
     figures,
     observer,
-    refreshed,
+    refresh_all,
     some_endpoint,
 )
 
@@ -173,7 +173,7 @@ def test_windows_pass(clock, watch) -> None:
 
 def test_latency_and_pace_are_known_of_half_an_hour_too(clock, watch) -> None:
     watch.meet(tokens=50)
-    refreshed(watch.seen)
+    refresh_all(watch.seen)
     clock.now += 600
     watch.meet(first_token_s=2.0, took_s=4.0, tokens=50)
 
@@ -206,7 +206,7 @@ def test_what_was_counted_here_is_handed_out_once(watch) -> None:
     watch.seen.collects = True
     for _ in range(3):
         watch.meet(1)
-        refreshed(watch.seen)
+        refresh_all(watch.seen)
     taken = watch.seen.take()
     assert {endpoint: tally.answered for endpoint, tally in taken.items()} == {watch.one.pk: 3}
     assert watch.seen.take() == {}

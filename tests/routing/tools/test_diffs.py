@@ -121,10 +121,10 @@ def test_a_diff_of_endless_places_is_given_up(monkeypatch: pytest.MonkeyPatch) -
 def test_a_file_is_made_alike_once(monkeypatch: pytest.MonkeyPatch) -> None:
     made = list[str]()
 
-    def counted(line: str) -> str:
+    def count_line(line: str) -> str:
         made.append(line)
         return line
 
-    monkeypatch.setattr(diffs, "_LIKE", (counted,))
+    monkeypatch.setattr(diffs, "_LIKE", (count_line,))
     patch_text("x\n" * 100, "@@\n-x\n+y\n" * 20)
     assert len(made) == 101 + 20

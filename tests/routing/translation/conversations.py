@@ -39,7 +39,7 @@ def _claudes(index: int, text: str) -> list[dict[str, Any]]:
     return [{"type": "reasoning.text", "text": text, "signature": seal(text), **mark}]
 
 
-def _hidden(index: int, text: str) -> list[dict[str, Any]]:
+def _sealed_details(index: int, text: str) -> list[dict[str, Any]]:
     mark = {"format": "anthropic-claude-v1", "index": index, "id": None}
     return [{"type": "reasoning.encrypted", "data": seal(text), **mark}]
 
@@ -52,8 +52,8 @@ def _responses(index: int, text: str) -> list[dict[str, Any]]:
 
 # Whose reasoning an upstream of a wire kind reads again.
 THOUGHTS: dict[str, list[Any]] = {
-    "openai": [_claudes, _hidden, _responses],
-    "anthropic": [_claudes, _hidden],
+    "openai": [_claudes, _sealed_details, _responses],
+    "anthropic": [_claudes, _sealed_details],
     "responses": [_responses],
 }
 
@@ -103,7 +103,7 @@ def facts_of(messages: list[dict[str, Any]]) -> list[Fact]:
     for message in messages:
         role = message["role"]
         if role == "assistant":
-            facts += _answered(message)
+            facts += _answer_facts(message)
         elif role == "tool":
             parts = _parts(message["content"])
             facts += [("result", message["tool_call_id"], *part) for part in parts]
@@ -128,7 +128,7 @@ def _part(part: dict[str, Any]) -> Fact:
     return ("file", file.get("file_data"), file.get("file_id"), file.get("filename"))
 
 
-def _answered(message: dict[str, Any]) -> list[Fact]:
+def _answer_facts(message: dict[str, Any]) -> list[Fact]:
     facts: list[Fact] = [
         (
             detail["type"],

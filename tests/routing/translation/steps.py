@@ -23,13 +23,13 @@ SUPPORTED = frozenset(
 )
 
 
-def parsed(kind: str, body: dict[str, Any]) -> ChatRequest:
+def parse_body(kind: str, body: dict[str, Any]) -> ChatRequest:
     """A body in the format that a wire kind speaks, as its caller's request."""
     given = json.loads(json.dumps(body))
     return FORMATS[kind].parse(given, session_header=None, models_max=3)
 
 
-def sent(kind: str, request: ChatRequest) -> dict[str, Any]:
+def upstream_body(kind: str, request: ChatRequest) -> dict[str, Any]:
     """What an upstream of the kind is sent by somebody who speaks another format."""
     body = request.body
     if kind == CHAT.wire:

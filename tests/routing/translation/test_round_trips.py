@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.routing.translation.conversations import Fact, conversations, facts_of
-from tests.routing.translation.steps import KINDS, parsed, sent
+from tests.routing.translation.steps import KINDS, parse_body, upstream_body
 
 MANY = settings(max_examples=500, deadline=None, suppress_health_check=list(HealthCheck))
 VERY_MANY = settings(MANY, max_examples=20_000)
@@ -66,7 +66,7 @@ def _without_thoughts(message: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in message.items() if name != "reasoning_details"}
 
 
-def said(body: dict[str, Any]) -> tuple[list[Fact], list[Any], Any, Any]:
+def request_facts(body: dict[str, Any]) -> tuple[list[Fact], list[Any], Any, Any]:
     """Everything a body asks for, its limit and sampling apart."""
     tools = [tool["function"] for tool in body.get("tools") or []]
     known = [(tool["name"], tool.get("description"), tool["parameters"]) for tool in tools]
@@ -83,13 +83,13 @@ def said(body: dict[str, Any]) -> tuple[list[Fact], list[Any], Any, Any]:
 
 def check(case: tuple[str, str, dict[str, Any]]) -> None:
     caller, upstream, chat = case
-    request = parsed("openai", {"model": "acme/small", **chat})
+    request = parse_body("openai", {"model": "acme/small", **chat})
     if caller != "openai":
         # As its caller would write it: the body of that format which says the same.
-        request = parsed(caller, sent(caller, request))
-    there = parsed(upstream, sent(upstream, request))
+        request = parse_body(caller, upstream_body(caller, request))
+    there = parse_body(upstream, upstream_body(upstream, request))
 
-    assert said(there.body) == said(request.body) == said(chat)
+    assert request_facts(there.body) == request_facts(request.body) == request_facts(chat)
     assert there.max_output_tokens == request.max_output_tokens == chat["max_completion_tokens"]
     assert there.body.get("temperature") == chat.get("temperature")
 

@@ -55,17 +55,17 @@ media = st.sampled_from(
 def contents(draw: st.DrawFn, word: Word, *, text_only: bool = False) -> Any:
     """A text or parts, every word of which occurs once in the conversation."""
     if draw(st.booleans()):
-        return _worded(draw(texts), word)
+        return _fill_words(draw(texts), word)
     parts: list[dict[str, Any]] = []
     for _ in range(draw(st.integers(1, 3))):
         kind, value = draw(text_parts if text_only else media | text_parts)
-        parts.append({"type": kind, kind: _worded(value, word), **draw(marks)})
+        parts.append({"type": kind, kind: _fill_words(value, word), **draw(marks)})
     return parts
 
 
-def _worded(value: Any, word: Word) -> Any:
+def _fill_words(value: Any, word: Word) -> Any:
     if isinstance(value, dict):
-        return {name: _worded(text, word) for name, text in value.items()}
+        return {name: _fill_words(text, word) for name, text in value.items()}
     return re.sub(r"\{\}", lambda _: word(), value)
 
 

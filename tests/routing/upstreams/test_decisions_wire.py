@@ -70,20 +70,20 @@ SOME: BlamedQuestions = frozenset()
 ALL: BlamedQuestions = frozenset([None])
 
 
-def located(*loc: str) -> dict[str, Any]:
+def error_at(*loc: str) -> dict[str, Any]:
     return {"detail": [{"loc": list(loc), "msg": "bad"}]}
 
 
 @pytest.mark.parametrize(
     ("body", "blamed"),
     [
-        (located("body", "questions", "q", "criteria"), Q),
-        (located("questions", "q"), Q),
+        (error_at("body", "questions", "q", "criteria"), Q),
+        (error_at("questions", "q"), Q),
         ({"detail": [{"loc": ["body", "state"]}, {"loc": ["body", "questions", "q"]}]}, Q),
-        (located("body", "questions", '"ö"'), {NAMES[-1]}),
-        (located("body", "questions"), ALL),
+        (error_at("body", "questions", '"ö"'), {NAMES[-1]}),
+        (error_at("body", "questions"), ALL),
         ({"detail": [{"loc": ["body", "state"], "input": BODY}]}, None),
-        (located("body", "state", "questions"), None),
+        (error_at("body", "state", "questions"), None),
         ({"detail": "question q is empty"}, SOME),
         ({"detail": "state is empty"}, None),
         ({"error": {"message": "Question q has too many labels"}}, SOME),

@@ -37,12 +37,12 @@ class Next(NamedTuple):
     parked: bool = False
 
 
-def seen(failure: UpstreamFailure) -> Next:
+def what_next(failure: UpstreamFailure) -> Next:
     larger = failure.elsewhere and failure.larger_only
     return Next(failure.elsewhere, larger, failure.outage, failure.parked)
 
 
-def answered(status: int, message: str = "", code: str | None = None) -> UpstreamFailure:
+def failure_of(status: int, message: str = "", code: str | None = None) -> UpstreamFailure:
     body = json.dumps({"error": {"message": message, "code": code}}).encode()
     return from_status(status, {}, body)
 
@@ -78,22 +78,22 @@ STATUSES: list[tuple[int, str, str | None, Next]] = [
 def test_a_status_and_the_same_inside_a_200(
     status: int, message: str, code: str | None, expected: Next
 ) -> None:
-    assert seen(answered(status, message, code)) == expected
+    assert what_next(failure_of(status, message, code)) == expected
     if code is None:
-        assert seen(from_error_object({"code": status, "message": message})) == expected
+        assert what_next(from_error_object({"code": status, "message": message})) == expected
     elif status == 400 and expected is NO:
-        assert seen(from_error_object({"code": code, "message": message})).elsewhere is False
+        assert what_next(from_error_object({"code": code, "message": message})).elsewhere is False
 
 
 def test_an_empty_account_of_ours_is_not_the_requests_fault() -> None:
-    failure = answered(400, "Your credit balance is too low to access the API.")
-    assert seen(failure) == SICK
+    failure = failure_of(400, "Your credit balance is too low to access the API.")
+    assert what_next(failure) == SICK
     assert failure.told_status == 502
     assert "balance" not in failure.message
 
 
 def test_who_quotes_the_words_of_an_empty_account_has_one_all_the_same() -> None:
-    quoted = answered(400, "Invalid schema: property 'Your credit balance is too low'")
+    quoted = failure_of(400, "Invalid schema: property 'Your credit balance is too low'")
     assert not quoted.credential
     named = {"loc": ["body", "your credit balance is too low"], "msg": "bad"}
     assert not from_status(400, {}, json.dumps({"detail": [named]}).encode()).credential
@@ -101,7 +101,7 @@ def test_who_quotes_the_words_of_an_empty_account_has_one_all_the_same() -> None
 
 @pytest.mark.parametrize("said", ["Content violates usage guidelines.", "SAFETY_CHECK_TYPE_BIO"])
 def test_refused_content_is_not_the_credential_s_fault(said: str) -> None:
-    failure = answered(403, said)
+    failure = failure_of(403, said)
     assert not failure.credential
     assert failure.error_type == POLICY
 
@@ -138,7 +138,7 @@ TOLD: list[tuple[int, str | None, int, str, bool]] = [
 def test_what_the_caller_is_told(
     status: int, code: str | None, told: int, kind: str, own_words: bool
 ) -> None:
-    failure = answered(status, "It Said So.", code)
+    failure = failure_of(status, "It Said So.", code)
     assert (failure.status, failure.told_status, failure.error_type) == (status, told, kind)
     assert failure.message == ("It Said So." if own_words else "Provider returned error")
     assert failure.credential is (code is None and status in (401, 402, 403))
@@ -163,17 +163,17 @@ def test_what_the_caller_is_told(
 def test_an_error_object_that_names_no_status_is_an_outage(error: Any) -> None:
     failure = from_error_object(error)
     assert (failure.status, failure.told_status, failure.error_type) == (502, 502, UNAVAILABLE)
-    assert seen(failure) == SICK
+    assert what_next(failure) == SICK
 
 
 def test_a_status_that_is_no_error_is_not_mapped() -> None:
-    failure = answered(302)
+    failure = failure_of(302)
     assert (failure.told_status, failure.error_type) == (502, "unmapped")
-    assert seen(failure) == WELL
+    assert what_next(failure) == WELL
 
 
 def test_secrets_are_taken_out_of_all_that_an_upstream_says() -> None:
-    failure = answered(400, "Bad key sk-1.", "no sk-1")
+    failure = failure_of(400, "Bad key sk-1.", "no sk-1")
     failure.hide("sk-1")
     assert failure.message == "Bad key [hidden]."
     assert failure.provider_code == "no [hidden]"
@@ -221,16 +221,16 @@ DOOR: list[tuple[type[OutboundError], Next]] = [
 def test_a_connection(kind: type[OutboundError], expected: Next) -> None:
     failure = from_outbound_error(kind("what happened", phase="body"))
     late = kind in (ConnectTimeout, FirstByteTimeout, IdleTimeout)
-    assert seen(failure) == expected
+    assert what_next(failure) == expected
     assert failure.status == failure.told_status == (524 if late else 502)
     assert failure.error_type == ("timeout" if late else UNAVAILABLE)
     assert failure.raw == "what happened"
 
 
 def test_a_2xx_that_is_no_answer() -> None:
-    assert seen(malformed_answer("an answer of type 'text/html'")) == WELL
-    assert seen(refused_answer()) == NO
-    assert seen(from_error_object("odd")) == SICK
+    assert what_next(malformed_answer("an answer of type 'text/html'")) == WELL
+    assert what_next(refused_answer()) == NO
+    assert what_next(from_error_object("odd")) == SICK
 
 
 # What error bodies say, whatever their shape.

@@ -42,7 +42,7 @@ class Chat(Speaker):
 
     def heard(self, answer: Any) -> Said:
         (choice,) = answer["choices"]
-        said = _said(choice["message"], choice, answer.get("usage"))
+        said = _read_said(choice["message"], choice, answer.get("usage"))
         said.failure = choice.get("error")
         said.model, said.provider = answer["model"], answer["provider"]
         return said
@@ -56,13 +56,13 @@ class Chat(Speaker):
         choices = [chunk["choices"][0] for chunk in chunks]
         # The reason is told once.
         (ended,) = (choice for choice in choices if choice["finish_reason"] is not None)
-        said = _said(message, ended, last.get("usage"))
+        said = _read_said(message, ended, last.get("usage"))
         said.failure = last.get("error")
         said.model, said.provider = last["model"], last["provider"]
         return said
 
 
-def _said(message: dict[str, Any], choice: dict[str, Any], usage: Any) -> Said:
+def _read_said(message: dict[str, Any], choice: dict[str, Any], usage: Any) -> Said:
     calls = [
         Call(call["id"], call["function"]["name"], call["function"]["arguments"])
         for call in message.get("tool_calls") or []

@@ -58,7 +58,7 @@ class Messages:
 
     def heard(self, answer: Any) -> Said:
         assert (answer["type"], answer["role"]) == ("message", "assistant")
-        return _said(answer, answer["content"], answer["usage"])
+        return _read_said(answer, answer["content"], answer["usage"])
 
     def heard_stream(self, streamed: Streamed) -> Said:
         blocks: list[dict[str, Any]] = []
@@ -79,7 +79,7 @@ class Messages:
                 usage = {**whole["usage"], **value["usage"]}
             elif name == "error":
                 failure = value["error"]
-        said = _said(whole, [_finished(block) for block in blocks], usage)
+        said = _read_said(whole, [_finish_block(block) for block in blocks], usage)
         said.failure = failure
         return said
 
@@ -102,7 +102,7 @@ def _add(block: dict[str, Any], delta: dict[str, Any]) -> None:
         block["signature"] = delta["signature"]
 
 
-def _finished(block: dict[str, Any]) -> dict[str, Any]:
+def _finish_block(block: dict[str, Any]) -> dict[str, Any]:
     fragments = block.pop("partial_json")
     if block["type"] == "server_tool_use":
         return {**block, "input": json.loads(fragments or "{}")}
@@ -111,7 +111,7 @@ def _finished(block: dict[str, Any]) -> dict[str, Any]:
     return {**block, "input": json.loads(fragments or "{}"), "fragments": fragments}
 
 
-def _said(answer: Any, blocks: list[dict[str, Any]], usage: Any) -> Said:
+def _read_said(answer: Any, blocks: list[dict[str, Any]], usage: Any) -> Said:
     calls = [
         Call(
             block["id"],

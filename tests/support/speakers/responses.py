@@ -40,14 +40,14 @@ class Responses(Speaker):
 
     def heard(self, answer: Any) -> Said:
         assert answer["object"] == "response"
-        return _said(answer)
+        return _read_said(answer)
 
     def heard_stream(self, streamed: Streamed) -> Said:
         numbers = [value["sequence_number"] for value in streamed.values]
         assert numbers == list(range(len(numbers)))
         name, last = streamed.events[-1]
         assert name in TERMINAL, streamed.events[-1]
-        said = _said(last["response"])
+        said = _read_said(last["response"])
         deltas = [value for event, value in streamed.events if event.endswith("text.delta")]
         spoken = [v["delta"] for v in deltas if v["type"] == "response.output_text.delta"]
         if said.failure is None:
@@ -67,7 +67,7 @@ def _check_arguments(streamed: Streamed, said: Said) -> None:
         assert list(fragments.values()) == [call.arguments for call in said.calls]
 
 
-def _said(answer: Any) -> Said:
+def _read_said(answer: Any) -> Said:
     items = answer["output"]
     parts = [part for item in items if item["type"] == "message" for part in item["content"]]
     thoughts = [item for item in items if item["type"] == "reasoning"]

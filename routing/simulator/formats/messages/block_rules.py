@@ -65,8 +65,10 @@ def check_block(where: str, block: Any, allowed: frozenset[str]) -> None:
     """Check one block of a message that may hold blocks of these types."""
     demand(isinstance(block, dict), f"{where}: Input should be a valid dictionary")
     kind = str(block.get("type"))
-    told = f"{where}: Input tag '{kind}' found using 'type' does not match any of the expected tags"
-    demand(kind in allowed, told)
+    problem = (
+        f"{where}: Input tag '{kind}' found using 'type' does not match any of the expected tags"
+    )
+    demand(kind in allowed, problem)
     if kind in OPAQUE_BLOCKS:
         return
     marks = set() if kind in UNMARKED else {"cache_control"}
@@ -78,8 +80,8 @@ def check_block(where: str, block: Any, allowed: frozenset[str]) -> None:
 def check_mark(where: str, mark: Any) -> None:
     if mark is None:
         return
-    told = f"{where}.cache_control: Input should be a valid dictionary"
-    demand(isinstance(mark, dict) and mark.get("type") == "ephemeral", told)
+    problem = f"{where}.cache_control: Input should be a valid dictionary"
+    demand(isinstance(mark, dict) and mark.get("type") == "ephemeral", problem)
     demand(
         mark.get("ttl", "5m") in ("5m", "1h"), f"{where}.cache_control.ttl: Input should be '5m'"
     )
@@ -88,8 +90,8 @@ def check_mark(where: str, mark: Any) -> None:
 def check_text(where: str, block: JsonObject) -> None:
     demand(isinstance(block.get("text"), str), f"{where}.text: Field required")
     demand(block["text"] != "", "messages: text content blocks must be non-empty")
-    told = "messages: text content blocks must contain non-whitespace text"
-    demand(block["text"].strip() != "", told)
+    problem = "messages: text content blocks must contain non-whitespace text"
+    demand(block["text"].strip() != "", problem)
 
 
 def check_image(where: str, block: JsonObject) -> None:
@@ -103,8 +105,8 @@ def check_image(where: str, block: JsonObject) -> None:
         demand(known, f"{where}.source.base64.media_type: Input should be one of {IMAGES}")
         check_base64(f"{where}.source.base64", source)
     if kind == "url":
-        told = f"{where}.source.url: Only HTTPS URLs are supported."
-        demand(str(source.get("url")).startswith(("https://", "http://")), told)
+        problem = f"{where}.source.url: Only HTTPS URLs are supported."
+        demand(str(source.get("url")).startswith(("https://", "http://")), problem)
 
 
 def check_base64(where: str, source: JsonObject) -> None:
@@ -122,16 +124,16 @@ def check_document(where: str, block: JsonObject) -> None:
     demand(known, f"{where}.source: Input tag '{kind}' is not expected")
     media = {"base64": "application/pdf", "text": "text/plain"}.get(str(kind))
     if media is not None and isinstance(source, dict):
-        told = f"{where}.source.{kind}.media_type: Input should be '{media}'"
-        demand(source.get("media_type") == media, told)
+        problem = f"{where}.source.{kind}.media_type: Input should be '{media}'"
+        demand(source.get("media_type") == media, problem)
         demand(isinstance(source.get("data"), str), f"{where}.source.{kind}.data: Field required")
         if kind == "base64":
             check_base64(f"{where}.source.base64", source)
 
 
 def check_tool_use(where: str, block: JsonObject) -> None:
-    told = f"{where}.id: String should match pattern '^[a-zA-Z0-9_-]+$'"
-    demand(isinstance(block.get("id"), str) and ID.fullmatch(block["id"]) is not None, told)
+    problem = f"{where}.id: String should match pattern '^[a-zA-Z0-9_-]+$'"
+    demand(isinstance(block.get("id"), str) and ID.fullmatch(block["id"]) is not None, problem)
     demand(isinstance(block.get("name"), str), f"{where}.name: Field required")
     demand(
         isinstance(block.get("input"), dict), f"{where}.input: Input should be a valid dictionary"
@@ -140,8 +142,8 @@ def check_tool_use(where: str, block: JsonObject) -> None:
 
 def check_tool_result(where: str, block: JsonObject) -> None:
     demand(isinstance(block.get("tool_use_id"), str), f"{where}.tool_use_id: Field required")
-    told = f"{where}.is_error: Input should be a valid boolean"
-    demand(isinstance(block.get("is_error", False), bool), told)
+    problem = f"{where}.is_error: Input should be a valid boolean"
+    demand(isinstance(block.get("is_error", False), bool), problem)
     content = block.get("content")
     if isinstance(content, list):
         for at, inner in enumerate(content):
@@ -156,13 +158,13 @@ def check_thinking_block(where: str, block: JsonObject) -> None:
     demand(isinstance(block.get("thinking"), str), f"{where}.thinking: Field required")
     demand(isinstance(block.get("signature"), str), f"{where}.signature: Field required")
     thought = unseal(block["signature"])
-    told = f"{where}: Invalid `signature` in `thinking` block"
-    demand(thought is not None and block["thinking"] in ("", thought), told)
+    problem = f"{where}: Invalid `signature` in `thinking` block"
+    demand(thought is not None and block["thinking"] in ("", thought), problem)
 
 
 def check_redacted_block(where: str, block: JsonObject) -> None:
-    told = f"{where}: Invalid `data` in `redacted_thinking` block"
-    demand(unseal(block.get("data")) is not None, told)
+    problem = f"{where}: Invalid `data` in `redacted_thinking` block"
+    demand(unseal(block.get("data")) is not None, problem)
 
 
 def check_search_result(where: str, block: JsonObject) -> None:
@@ -213,8 +215,8 @@ def check_message(where: str, message: Any, *, last: bool, beta: bool) -> None:
     extra = sorted(message.keys() - {"role", "content"})
     demand(not extra, f"{where}.{''.join(extra[:1])}: Extra inputs are not permitted")
     prefill = last and role == "assistant"
-    told = f"{where}: all messages must have non-empty content"
-    demand(bool(content) or prefill, f"{told} except for the optional final assistant message")
+    problem = f"{where}: all messages must have non-empty content"
+    demand(bool(content) or prefill, f"{problem} except for the optional final assistant message")
     if isinstance(content, str):
         if content:
             check_text(where, {"text": content})
@@ -225,8 +227,8 @@ def check_message(where: str, message: Any, *, last: bool, beta: bool) -> None:
     if prefill:
         blocks = list_objects(message, "content")
         text = blocks[-1].get("text", "") if blocks else ""
-        told = "messages: final assistant content cannot end with trailing whitespace"
-        demand(text == text.rstrip(), told)
+        problem = "messages: final assistant content cannot end with trailing whitespace"
+        demand(text == text.rstrip(), problem)
 
 
 def check_calls(messages: list[JsonObject]) -> None:
@@ -247,8 +249,8 @@ def check_results(at: int, blocks: list[JsonObject], wanted: set[str]) -> None:
     kinds = [block.get("type") == "tool_result" for block in blocks]
     given = {block["tool_use_id"] for block in blocks if block.get("type") == "tool_result"}
     strangers = sorted(given - wanted)
-    told = f"messages.{at}: unexpected `tool_use_id` found in `tool_result` blocks: {strangers}"
-    demand(not strangers, told)
+    problem = f"messages.{at}: unexpected `tool_use_id` found in `tool_result` blocks: {strangers}"
+    demand(not strangers, problem)
     demand_results(at, wanted, given)
     in_order = kinds == sorted(kinds, reverse=True) or not given
     demand(in_order, f"messages.{at}: `tool_result` blocks must come before other content")
@@ -256,5 +258,5 @@ def check_results(at: int, blocks: list[JsonObject], wanted: set[str]) -> None:
 
 def demand_results(at: int, wanted: set[str], given: set[str]) -> None:
     missing = sorted(wanted - given)
-    told = "`tool_use` ids were found without `tool_result` blocks immediately after"
-    demand(not missing, f"messages.{at - 1}: {told}: {missing}")
+    problem = "`tool_use` ids were found without `tool_result` blocks immediately after"
+    demand(not missing, f"messages.{at - 1}: {problem}: {missing}")

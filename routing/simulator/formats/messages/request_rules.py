@@ -92,8 +92,8 @@ def check_sampling(body: JsonObject) -> None:
     sequences = body.get("stop_sequences", [])
     demand(isinstance(sequences, list), "stop_sequences: Input should be a valid list")
     for sequence in sequences:
-        told = "stop_sequences: each stop sequence must contain non-whitespace"
-        demand(isinstance(sequence, str) and sequence.strip() != "", told)
+        problem = "stop_sequences: each stop sequence must contain non-whitespace"
+        demand(isinstance(sequence, str) and sequence.strip() != "", problem)
 
 
 def check_tier(body: JsonObject) -> None:
@@ -124,8 +124,8 @@ def check_tools(body: JsonObject) -> None:
     demand(choice.get("type") in CHOICES, "tool_choice: Input tag does not match any expected tag")
     demand(bool(tools), "tool_choice may only be specified while providing tools.")
     if choice["type"] == "tool":
-        told = f"Tool '{choice.get('name')}' not found in provided tools"
-        demand(choice.get("name") in names, told)
+        problem = f"Tool '{choice.get('name')}' not found in provided tools"
+        demand(choice.get("name") in names, problem)
 
 
 def check_tool(where: str, tool: Any) -> None:
@@ -134,8 +134,8 @@ def check_tool(where: str, tool: Any) -> None:
         demand("_20" in tool["type"], f"{where}: Input tag '{tool['type']}' was not expected")
         return
     name, schema = tool.get("name"), tool.get("input_schema")
-    told = f"{where}.custom.name: String should match pattern '^[a-zA-Z0-9_-]{{1,128}}$'"
-    demand(isinstance(name, str) and TOOL_NAME.fullmatch(name) is not None, told)
+    problem = f"{where}.custom.name: String should match pattern '^[a-zA-Z0-9_-]{{1,128}}$'"
+    demand(isinstance(name, str) and TOOL_NAME.fullmatch(name) is not None, problem)
     demand(isinstance(schema, dict), f"{where}.custom.input_schema: Field required")
     demand(schema.get("type") == "object", f"{where}.custom.input_schema.type: Field required")
     check_keys(f"{where}.custom", tool, TOOL_KEYS)
@@ -155,8 +155,8 @@ def check_output(wanted: Any) -> None:
 
 def check_counts(body: JsonObject) -> None:
     marks = sum(1 for block in walk_blocks(body) if block.get(MARK)) + bool(body.get(MARK))
-    told = f"A maximum of 4 blocks with cache_control may be provided. Found {marks}."
-    demand(marks <= MARKS_MAX, told)
+    problem = f"A maximum of 4 blocks with cache_control may be provided. Found {marks}."
+    demand(marks <= MARKS_MAX, problem)
 
 
 BUDGET_MIN = 1024
@@ -190,14 +190,14 @@ def check_budget(body: JsonObject, budget: Any) -> None:
 
 
 def check_thinking_neighbours(body: JsonObject) -> None:
-    told = "`temperature` may only be set to 1 when thinking is enabled"
-    demand(body.get("temperature", 1) == 1, told)
+    problem = "`temperature` may only be set to 1 when thinking is enabled"
+    demand(body.get("temperature", 1) == 1, problem)
     demand("top_k" not in body, "`top_k` must be unset when thinking is enabled")
     demand(body.get("top_p", 1) >= TOP_P_MIN, "`top_p` must be at least 0.95 with thinking")
     forced = (body.get("tool_choice") or {}).get("type") in ("any", "tool")
     demand(not forced, "Thinking may not be enabled when tool_choice forces tool use.")
-    told = "messages: the final message must not be the assistant's when thinking is enabled"
-    demand(body["messages"][-1]["role"] != "assistant", told)
+    problem = "messages: the final message must not be the assistant's when thinking is enabled"
+    demand(body["messages"][-1]["role"] != "assistant", problem)
 
 
 def check_last_turn(body: JsonObject) -> None:
@@ -208,5 +208,5 @@ def check_last_turn(body: JsonObject) -> None:
         return
     turn = [message for message in body["messages"] if message["role"] == "assistant"][-1]
     first = list_objects(turn, "content")[0].get("type")
-    told = "Expected `thinking` or `redacted_thinking`, but found `tool_use`"
-    demand(first in ("thinking", "redacted_thinking"), f"messages: {told}")
+    problem = "Expected `thinking` or `redacted_thinking`, but found `tool_use`"
+    demand(first in ("thinking", "redacted_thinking"), f"messages: {problem}")

@@ -75,15 +75,15 @@ def check_tools(body: JsonObject) -> None:
         if kind == "function":
             check_function(where, tool)
     if body.get("tool_choice") not in (None, "auto", "none") and not body.get("tools"):
-        told = "Tool choice 'required' must be specified with 'tools' parameter."
-        refuse("tool_choice", told)
+        problem = "Tool choice 'required' must be specified with 'tools' parameter."
+        refuse("tool_choice", problem)
 
 
 def check_function(where: str, tool: JsonObject) -> None:
     for name in tool:
         if name not in FUNCTION_KEYS:
-            told = f"Unknown parameter: '{where}.{name}'."
-            refuse(f"{where}.{name}", told, "unknown_parameter")
+            problem = f"Unknown parameter: '{where}.{name}'."
+            refuse(f"{where}.{name}", problem, "unknown_parameter")
     if not isinstance(tool.get("name"), str) or not NAME.fullmatch(tool["name"]):
         refuse_missing(f"{where}.name")
     if "parameters" not in tool:
@@ -114,8 +114,8 @@ def check_item(where: str, item: JsonObject) -> None:
 def check_id(where: str, kind: str, given: object) -> None:
     prefix = PREFIXES.get(kind, "")
     if given is not None and not (isinstance(given, str) and given.startswith(prefix)):
-        told = f"Invalid '{where}.id': '{given}'. Expected an ID that begins with '{prefix}'."
-        refuse(f"{where}.id", told)
+        problem = f"Invalid '{where}.id': '{given}'. Expected an ID that begins with '{prefix}'."
+        refuse(f"{where}.id", problem)
 
 
 def check_message(where: str, item: JsonObject) -> None:
@@ -133,8 +133,8 @@ def check_parts(where: str, parts: list[Any], known: tuple[str, ...]) -> None:
     for at, part in enumerate(parts):
         kind = part.get("type") if isinstance(part, dict) else None
         if kind not in known:
-            told = f"Invalid value: '{kind}'. Supported values are: {', '.join(known)}."
-            refuse(f"{where}[{at}]", told)
+            problem = f"Invalid value: '{kind}'. Supported values are: {', '.join(known)}."
+            refuse(f"{where}[{at}]", problem)
         check_part(f"{where}[{at}]", part)
 
 
@@ -148,8 +148,8 @@ def check_part(where: str, part: JsonObject) -> None:
         if url is None and part.get("file_id") is None:
             refuse(where, f"Missing required parameter: '{where}.image_url'.")
         if url is not None and not str(url).startswith(("http://", "https://", "data:image/")):
-            told = f"Invalid '{where}.image_url'. Expected a valid URL."
-            refuse(f"{where}.image_url", told)
+            problem = f"Invalid '{where}.image_url'. Expected a valid URL."
+            refuse(f"{where}.image_url", problem)
     if kind == "input_file" and not part.keys() & {"file_data", "file_url", "file_id"}:
         refuse(where, f"Missing required parameter: '{where}.file_id'.")
 
@@ -159,8 +159,8 @@ def check_call_id(where: str, item: JsonObject) -> None:
     if not isinstance(call_id, str) or not call_id:
         refuse_missing(f"{where}.call_id")
     if len(call_id) > CALL_ID_LENGTH_MAX:
-        told = f"Invalid '{where}.call_id': string too long. Expected at most 64 characters."
-        refuse(f"{where}.call_id", told, "string_above_max_length")
+        problem = f"Invalid '{where}.call_id': string too long. Expected at most 64 characters."
+        refuse(f"{where}.call_id", problem, "string_above_max_length")
 
 
 def check_call(where: str, item: JsonObject) -> None:
@@ -187,11 +187,11 @@ def check_reasoning_item(where: str, item: JsonObject) -> None:
             refuse_missing(f"{where}.{name}")
     encrypted = item.get("encrypted_content")
     if encrypted is None and not item.get("content"):
-        told = f"Item with id '{item['id']}' not found. Items are not persisted"
-        refuse(where, f"{told} when `store` is set to false.")
+        problem = f"Item with id '{item['id']}' not found. Items are not persisted"
+        refuse(where, f"{problem} when `store` is set to false.")
     if encrypted is not None and unseal(encrypted) is None:
-        told = f"The encrypted content for item {item['id']} could not be verified."
-        refuse(where, told, "invalid_encrypted_content")
+        problem = f"The encrypted content for item {item['id']} could not be verified."
+        refuse(where, problem, "invalid_encrypted_content")
 
 
 def check_reference(where: str, item: JsonObject) -> None:
@@ -220,10 +220,10 @@ def check_pairs(given: list[JsonObject]) -> None:
             called.add(item["call_id"])
         elif kind in ("function_call_output", "custom_tool_call_output"):
             if item["call_id"] not in called:
-                told = (
+                problem = (
                     f"No tool call found for function call output with call_id {item['call_id']}."
                 )
-                refuse("input", told)
+                refuse("input", problem)
             waiting.discard(item["call_id"])
     if waiting:
         refuse("input", f"No tool output found for function call {sorted(waiting)[0]}.")
@@ -237,8 +237,8 @@ def check_followers(given: list[JsonObject]) -> None:
         after = given[at + 1] if at + 1 < len(given) else {}
         ours = after.get("role", "assistant") == "assistant" and after
         if not ours:
-            told = f"Item '{item['id']}' of type 'reasoning' was provided without its required"
-            refuse("input", f"{told} following item.")
+            problem = f"Item '{item['id']}' of type 'reasoning' was provided without its required"
+            refuse("input", f"{problem} following item.")
 
 
 KNOWN_FIELDS = frozenset(
@@ -293,8 +293,8 @@ SHAPES = ("text", "json_object", "json_schema")
 def find_complaint(headers: Mapping[str, str], body: JsonObject) -> Complaint | None:
     """The first reason to refuse the request, the credential before the body."""
     if "authorization" not in headers:
-        told = "You didn't provide an API key."
-        return Complaint(401, told, code="invalid_api_key")
+        problem = "You didn't provide an API key."
+        return Complaint(401, problem, code="invalid_api_key")
     try:
         check_fields(body)
         check_numbers(body)
@@ -309,8 +309,8 @@ def find_complaint(headers: Mapping[str, str], body: JsonObject) -> Complaint | 
 
 def check_choice(where: str, value: object, known: tuple[str, ...]) -> None:
     if value is not None and value not in known:
-        told = f"Invalid value: '{value}'. Supported values are: {', '.join(known)}."
-        refuse(where, told, "invalid_value")
+        problem = f"Invalid value: '{value}'. Supported values are: {', '.join(known)}."
+        refuse(where, problem, "invalid_value")
 
 
 def check_fields(body: JsonObject) -> None:
@@ -321,26 +321,26 @@ def check_fields(body: JsonObject) -> None:
         if body.get(name) is None:
             refuse_missing(name)
     if not isinstance(body["input"], str | list):
-        told = "Invalid type for 'input': expected one of a string or an array."
-        refuse("input", told, "invalid_type")
+        problem = "Invalid type for 'input': expected one of a string or an array."
+        refuse("input", problem, "invalid_type")
     for name in body.get("include") or []:
         check_choice("include[0]", name, INCLUDABLE)
     for name in ("previous_response_id", "conversation", "prompt"):
         if body.get(name) is not None:
-            told = f"'{body[name]}' was not found."
-            refuse(name, told, f"{name}_not_found")
+            problem = f"'{body[name]}' was not found."
+            refuse(name, problem, f"{name}_not_found")
 
 
 def check_numbers(body: JsonObject) -> None:
     for name, (low, high) in BOUNDS.items():
         value = body.get(name)
         if value is not None and not low <= value <= high:
-            told = f"Invalid '{name}': expected a value between {low} and {high}."
-            refuse(name, told, "decimal_out_of_range")
+            problem = f"Invalid '{name}': expected a value between {low} and {high}."
+            refuse(name, problem, "decimal_out_of_range")
     cap = body.get("max_output_tokens")
     if cap is not None and cap < OUTPUT_MIN:
-        told = f"Invalid 'max_output_tokens': expected a value >= 16, but got {cap} instead."
-        refuse("max_output_tokens", told, "integer_below_min_value")
+        problem = f"Invalid 'max_output_tokens': expected a value >= 16, but got {cap} instead."
+        refuse("max_output_tokens", problem, "integer_below_min_value")
 
 
 def check_reasoning(wanted: JsonObject) -> None:

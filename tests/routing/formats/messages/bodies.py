@@ -19,7 +19,7 @@ BODIES = Bodies(MESSAGES, max_tokens=4096, messages=[USER])
 body_of, accepted, refused, paths = BODIES.body, BODIES.accepted, BODIES.refused, BODIES.paths
 
 
-def said(role: str, *blocks: dict[str, Any]) -> dict[str, Any]:
+def message_by(role: str, *blocks: dict[str, Any]) -> dict[str, Any]:
     return {"role": role, "content": list(blocks)}
 
 

@@ -89,7 +89,7 @@ class Read:
         assert event["index"] == len(self.content) - 1
         self._open = False
         if self.content[-1]["type"] == "tool_use":
-            self.content[-1]["input"] = _parsed(self.arguments[-1])
+            self.content[-1]["input"] = _parse_arguments(self.arguments[-1])
 
     def _message_delta(self, event: dict[str, Any]) -> None:
         assert not self._open
@@ -106,7 +106,7 @@ class Read:
         self.error = event["error"]
 
 
-def _parsed(arguments: str) -> Any:
+def _parse_arguments(arguments: str) -> Any:
     try:
         return orjson.loads(arguments)
     except ValueError:

@@ -28,7 +28,7 @@ def stream(**fields: Any) -> MessagesStream:
     return MessagesStream(SERVED, accepted(**fields))
 
 
-def written(*deltas: dict[str, Any], end: Ending | None = None, **fields: Any) -> bytes:
+def write_stream(*deltas: dict[str, Any], end: Ending | None = None, **fields: Any) -> bytes:
     """All of one stream."""
     writer = stream(**fields)
     said = writer.write_opening() + b"".join(writer.delta(delta) for delta in deltas)

@@ -16,12 +16,12 @@ from tests.routing.formats.messages.bodies import (
     USER,
     accepted,
     document,
+    message_by,
     paths,
     refused,
-    said,
 )
 
-CALLED = said("assistant", USE)
+CALLED = message_by("assistant", USE)
 FOUND: dict[str, Any] = {"type": "search_result", "source": "s", "title": "t"}
 
 
@@ -49,7 +49,7 @@ ANY_BLOCK: list[dict[str, Any]] = [
 @pytest.mark.parametrize("block", ANY_BLOCK, ids=lambda block: str(block["type"]))
 def test_every_block_is_taken_with_fields_that_nobody_knows(block: dict[str, Any]) -> None:
     for role in ("user", "assistant"):
-        request = accepted(messages=[CALLED, said(role, TEXT, {**block, "zz": 1})])
+        request = accepted(messages=[CALLED, message_by(role, TEXT, {**block, "zz": 1})])
         assert request.message_count >= 2
 
 
@@ -57,13 +57,13 @@ def test_every_block_is_taken_with_fields_that_nobody_knows(block: dict[str, Any
 def test_tool_changes_are_for_the_system_which_says_nothing_but_text(kind: str) -> None:
     for tool in ({"type": "tool_reference", "name": "f"}, {"type": "mcp_toolset", "x": 1}):
         block = {"type": kind, "tool": tool}
-        request = accepted(messages=[said("system", block, TEXT)])
+        request = accepted(messages=[message_by("system", block, TEXT)])
         assert request.body["messages"] == [{"role": "system", "content": "x"}]
         for role in ("user", "assistant"):
-            assert paths(messages=[said(role, block)]) == ["messages.0.content.0.type"]
-    assert paths(messages=[said("system", IMAGE)]) == ["messages.0.content.0.type"]
+            assert paths(messages=[message_by(role, block)]) == ["messages.0.content.0.type"]
+    assert paths(messages=[message_by("system", IMAGE)]) == ["messages.0.content.0.type"]
     nameless = {"type": kind, "tool": {"type": "tool_reference"}}
-    assert paths(messages=[said("system", nameless)]) == ["messages.0.content.0.tool.name"]
+    assert paths(messages=[message_by("system", nameless)]) == ["messages.0.content.0.tool.name"]
 
 
 @pytest.mark.parametrize(
@@ -85,7 +85,7 @@ def test_tool_changes_are_for_the_system_which_says_nothing_but_text(kind: str) 
     ],
 )
 def test_a_block_is_checked_inside(block: dict[str, Any], path: str) -> None:
-    messages = [CALLED, said("user", TEXT, block)]
+    messages = [CALLED, message_by("user", TEXT, block)]
     assert paths(messages=messages) == [f"messages.1.content.1.{path}"]
 
 
@@ -102,11 +102,13 @@ def test_a_message_is_checked(message: dict[str, Any], path: str) -> None:
 
 def test_a_result_of_no_call_is_an_unusable_prompt() -> None:
     stray = {**RESULT, "tool_use_id": "t9"}
-    error = refused(messages=[CALLED, said("user", TEXT, RESULT, stray)])
+    error = refused(messages=[CALLED, message_by("user", TEXT, RESULT, stray)])
     assert error.error_type == "invalid_prompt"
     assert [issue.path for issue in error.issues] == ["messages.1.content.2.tool_use_id"]
-    assert paths(messages=[said("user", RESULT), CALLED]) == ["messages.0.content.0.tool_use_id"]
-    assert len(paths(messages=[USER, said("user", *[stray] * 9)])) == 5
+    assert paths(messages=[message_by("user", RESULT), CALLED]) == [
+        "messages.0.content.0.tool_use_id"
+    ]
+    assert len(paths(messages=[USER, message_by("user", *[stray] * 9)])) == 5
 
 
 SEARCH: dict[str, Any] = {"type": "web_search_20250305", "name": "web_search"}

@@ -42,39 +42,39 @@ PING: Payload = {"type": "ping"}
 END: list[Payload] = [LAST, {"type": "message_stop"}]
 
 
-def passed(writer: MessagesStream, payload: bytes | Payload) -> bytes:
+def pass_event(writer: MessagesStream, payload: bytes | Payload) -> bytes:
     raw = payload if isinstance(payload, bytes) else orjson.dumps(payload)
     value = orjson.loads(raw)
     return writer.write_native(native(value["type"], raw, value))
 
 
-def begun(message: Payload | None = None) -> MessagesStream:
+def begin_stream(message: Payload | None = None) -> MessagesStream:
     writer = stream()
-    passed(writer, {**START, "message": {**MESSAGE, **(message or {})}})
+    pass_event(writer, {**START, "message": {**MESSAGE, **(message or {})}})
     return writer
 
 
-def said(events: Iterable[Payload]) -> bytes:
+def write_all(events: Iterable[Payload]) -> bytes:
     writer = stream()
-    out = b"".join(passed(writer, event) for event in events)
+    out = b"".join(pass_event(writer, event) for event in events)
     return out + writer.write_ending(ending())
 
 
 def test_the_start_gets_the_gateways_fields_and_keeps_its_own() -> None:
-    start, ping = events_of(passed(stream(), START))
+    start, ping = events_of(pass_event(stream(), START))
     message, usage = start["message"], start["message"]["usage"]
     ours = {"model": "acme/small", "provider": "Acme", "stop_details": None, "container": None}
     assert {name: message[name] for name in MESSAGE | ours} == MESSAGE | ours | {"usage": usage}
     assert (usage["input_tokens"], usage["own"], usage["inference_geo"]) == (5, "u", None)
     assert ping == PING
-    empty = passed(stream(), {"type": "message_start"})
+    empty = pass_event(stream(), {"type": "message_start"})
     assert events_of(empty)[0]["message"]["id"].startswith("msg_")
 
 
 def test_the_end_is_said_with_the_upstreams_reason_and_the_charge() -> None:
     writer = stream()
-    out = b"".join(passed(writer, each) for each in (START, PING, BLOCK, PIECE, STOP))
-    assert passed(writer, LAST) == passed(writer, {"type": "message_stop"}) == b""
+    out = b"".join(pass_event(writer, each) for each in (START, PING, BLOCK, PIECE, STOP))
+    assert pass_event(writer, LAST) == pass_event(writer, {"type": "message_stop"}) == b""
     closing = writer.write_ending(ending("stop", "pause_turn", router_metadata={"m": 1}))
     read = Read(out + closing)
     assert read.content == [{"type": "text", "text": "é"}]
@@ -113,9 +113,9 @@ def test_a_turn_that_ends_with_calls_says_so(caller: Any, reason: str) -> None:
         == reason
     )
     block = {"type": "content_block_start", "index": 0, "content_block": call}
-    for writer, events in ((begun(), [block]), (begun({"content": [call]}), [])):
+    for writer, events in ((begin_stream(), [block]), (begin_stream({"content": [call]}), [])):
         for event in (*events, {**LAST, "delta": ended}):
-            passed(writer, event)
+            pass_event(writer, event)
         last = events_of(writer.write_ending(ending("tool_calls", "end_turn")))[-2]
         assert last["delta"]["stop_reason"] == reason
 
@@ -130,8 +130,8 @@ def test_blocks_that_came_with_the_start_are_told_as_blocks() -> None:
     ]
     more = {"content": content, "stop_reason": "tool_use", "container": {"id": "c"}}
     writer = stream()
-    out = passed(writer, {**START, "message": {**MESSAGE, **more}})
-    read = Read(out + passed(writer, {"type": "message_stop"}) + writer.write_ending(ending()))
+    out = pass_event(writer, {**START, "message": {**MESSAGE, **more}})
+    read = Read(out + pass_event(writer, {"type": "message_stop"}) + writer.write_ending(ending()))
     assert {name: read.message[name] for name in more} == more
 
 
@@ -148,36 +148,36 @@ def test_a_block_has_no_null_where_clients_refuse_it(
     writer = stream()
     block = {**block, field: None}
     begun = {"type": "content_block_start", "index": 0, "content_block": block, "own": 1}
-    events = events_of(passed(writer, {**START, "message": {"content": [block]}}))
-    events += events_of(passed(writer, begun))
+    events = events_of(pass_event(writer, {**START, "message": {"content": [block]}}))
+    events += events_of(pass_event(writer, begun))
     starts = [event for event in events if event["type"] == "content_block_start"]
     assert [each["content_block"][field] for each in starts] == [nothing, nothing]
     assert starts[1]["own"] == 1
 
 
 def test_counts_that_were_not_charged_give_way() -> None:
-    writer = begun()
-    passed(writer, {**LAST, "usage": {"output_tokens": 10**9, "own": "late"}})
+    writer = begin_stream()
+    pass_event(writer, {**LAST, "usage": {"output_tokens": 10**9, "own": "late"}})
     usage = events_of(writer.write_ending(ending()))[0]["usage"]
     assert (usage["output_tokens"], usage["own"]) == (5, "late")
 
 
 def test_a_later_ping_goes_through() -> None:
-    writer = begun()
-    assert passed(writer, PING) == b""
-    assert events_of(passed(writer, PING)) == [PING]
+    writer = begin_stream()
+    assert pass_event(writer, PING) == b""
+    assert events_of(pass_event(writer, PING)) == [PING]
 
 
 def test_odd_events_cannot_break_the_frames() -> None:
-    writer = begun()
-    passed(writer, BLOCK)
-    assert events_of(passed(writer, PIECE.replace(b",", b",\n"))) == [orjson.loads(PIECE)]
-    assert passed(writer, b'{"type":"a\\nevent: b"}') == b""
-    assert passed(writer, {"type": "error", "error": {}}) == b""
+    writer = begin_stream()
+    pass_event(writer, BLOCK)
+    assert events_of(pass_event(writer, PIECE.replace(b",", b",\n"))) == [orjson.loads(PIECE)]
+    assert pass_event(writer, b'{"type":"a\\nevent: b"}') == b""
+    assert pass_event(writer, {"type": "error", "error": {}}) == b""
 
 
 def test_a_stream_that_never_told_why_it_ended_is_closed_all_the_same() -> None:
-    delta, stopped = events_of(begun().write_ending(ending("length", "length")))
+    delta, stopped = events_of(begin_stream().write_ending(ending("length", "length")))
     assert delta["delta"]["stop_reason"] == "max_tokens"
     assert stopped == {"type": "message_stop"}
 
@@ -218,7 +218,9 @@ def types(data: bytes) -> list[str]:
 
 def told(*events: Payload) -> str:
     """What is said of blocks, each event in a word."""
-    found = [each for each in events_of(said(events)) if each["type"].startswith("content_block")]
+    found = [
+        each for each in events_of(write_all(events)) if each["type"].startswith("content_block")
+    ]
     return " ".join(
         f"{each['type'].removeprefix('content_block_')}{each['index']}" for each in found
     )
@@ -241,7 +243,7 @@ strays = st.one_of(
 
 @given(st.lists(strays, max_size=20))
 def test_any_sequence_of_events_arrives_in_order(events: list[Payload]) -> None:
-    read = Read(said(events))
+    read = Read(write_all(events))
     assert read.ended is not None
     assert read.pings
 
@@ -263,27 +265,27 @@ def test_what_keeps_the_order_goes_out_byte_for_byte(events: list[Payload], spac
     writer = stream()
     for event in events:
         raw = orjson.dumps(event).replace(b'"index":', b'"index" : ' if spaced else b'"index":')
-        out = passed(writer, raw)
+        out = pass_event(writer, raw)
         if (name := event["type"]).startswith("content_block_"):
             assert out == b"event: " + name.encode() + b"\ndata: " + raw + b"\n\n"
 
 
 def test_a_start_that_is_missing_is_said() -> None:
-    data = said([begin(0), piece(0), stop(0), *END])
+    data = write_all([begin(0), piece(0), stop(0), *END])
     assert types(data)[:2] == ["message_start", "ping"]
     message = Read(data).message
     assert (message["model"], message["provider"]) == ("acme/small", "Acme")
     assert message["content"][0]["text"] == "é"
-    assert types(said([])) == ["message_start", "ping", "message_delta", "message_stop"]
+    assert types(write_all([])) == ["message_start", "ping", "message_delta", "message_stop"]
 
 
 def test_there_is_one_start() -> None:
-    late = said([begin(0), START, piece(0), START, stop(0), *END])
+    late = write_all([begin(0), START, piece(0), START, stop(0), *END])
     assert types(late).count("message_start") == 1
     # What it counted is not lost.
     assert Read(late).message["usage"]["own"] == "u"
     again = {"type": "message_start", "message": {"id": "msg_2", "usage": {"own": "v"}}}
-    message = Read(said([START, again, *END])).message
+    message = Read(write_all([START, again, *END])).message
     assert (message["id"], message["usage"]["own"]) == ("msg_up", "u")
 
 
@@ -291,9 +293,9 @@ def test_events_before_the_start_go_after_it_and_do_not_pile_up() -> None:
     early = {"type": "of_tomorrow", "x": 1}
     begins = ["message_start", "ping", "of_tomorrow"]
     for events in ([early, PING, START], [early], [early, begin(0)]):
-        assert types(said(events))[:3] == begins
+        assert types(write_all(events))[:3] == begins
     writer = stream()
-    out = [passed(writer, early) for _ in range(102)]
+    out = [pass_event(writer, early) for _ in range(102)]
     assert not any(out[:100])
     assert types(out[100])[:3] == begins
     assert [len(events_of(each)) for each in out[100:]] == [103, 1]
@@ -302,7 +304,7 @@ def test_events_before_the_start_go_after_it_and_do_not_pile_up() -> None:
 def test_blocks_are_counted_from_0_whatever_the_upstream_counts() -> None:
     events = [START, begin(1), piece(1), stop(1), begin(0), piece(0), stop(0)]
     assert told(*events) == "start0 delta0 stop0 start1 delta1 stop1"
-    assert [block["type"] for block in Read(said(events)).content] == ["thinking", "text"]
+    assert [block["type"] for block in Read(write_all(events)).content] == ["thinking", "text"]
     unnumbered = [begin(0), piece(0), stop(0)]
     for event in unnumbered:
         del event["index"]

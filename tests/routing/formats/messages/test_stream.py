@@ -7,7 +7,7 @@ import pytest
 from routing.formats.messages.thinking import SEAL_PREFIX
 from routing.formats.messages.write import build_usage
 from tests.routing.formats.messages.stream_reader import Read, events_of
-from tests.routing.formats.messages.streams import USAGE, call, ending, stream, written
+from tests.routing.formats.messages.streams import USAGE, call, ending, stream, write_stream
 
 URL = {"type": "url_citation", "url_citation": {"url": "http://u", "title": "T", "content": "c"}}
 CITED = {
@@ -25,17 +25,17 @@ def kinds(data: bytes) -> list[str]:
 
 
 def content(*deltas: dict[str, Any], **fields: Any) -> list[dict[str, Any]]:
-    return Read(written(*deltas, **fields)).content
+    return Read(write_stream(*deltas, **fields)).content
 
 
 def test_the_last_usage_tells_the_charge() -> None:
-    usage = events_of(written(end=ending(service_tier="default")))[-2]["usage"]
+    usage = events_of(write_stream(end=ending(service_tier="default")))[-2]["usage"]
     assert usage == build_usage(USAGE, "default")
     assert (usage["cost"], usage["service_tier"]) == (USAGE["cost"], "standard")
 
 
 def test_a_stream_without_anything_to_say_is_whole() -> None:
-    assert kinds(written()) == ["message_start", "ping", "message_delta", "message_stop"]
+    assert kinds(write_stream()) == ["message_start", "ping", "message_delta", "message_stop"]
     start, *_ = events_of(stream().write_ending(ending()))
     assert start["message"].items() >= {**NO_END, "provider": "Acme", "content": []}.items()
     assert start["message"]["usage"]["input_tokens"] > 0
@@ -45,7 +45,7 @@ def test_a_stream_without_anything_to_say_is_whole() -> None:
 
 def test_reasoning_that_the_caller_left_out_is_kept_and_not_told() -> None:
     thinking = {"type": "adaptive", "display": "omitted"}
-    data = written({"reasoning": "secret"}, {"content": "x"}, thinking=thinking)
+    data = write_stream({"reasoning": "secret"}, {"content": "x"}, thinking=thinking)
     thought, text = Read(data).content
     assert b"secret" not in data
     assert (thought["thinking"], text["text"]) == ("", "x")
@@ -75,7 +75,7 @@ def test_calls_of_upstreams_that_number_or_name_them_oddly() -> None:
         5,
         {"function": None},
     ]
-    assert Read(written({"tool_calls": unnumbered})).arguments == ["{}", "{}"]
+    assert Read(write_stream({"tool_calls": unnumbered})).arguments == ["{}", "{}"]
     alike = [call(0, "{}", id=name, name=name) for name in ("a", "b")]
     assert [block["id"] for block in content(*alike)] == ["a", "b"]
     late = [call(0, "{", id="a"), call(0, "", name="f"), call(0, "}", id="a", name="f")]
@@ -94,7 +94,7 @@ def test_citations_stand_at_the_text_they_belong_to() -> None:
 
 
 def test_a_refusal_is_a_text_that_says_so_at_the_end() -> None:
-    read = Read(written({"refusal": "I "}, {"refusal": "won't"}, end=ending("content_filter")))
+    read = Read(write_stream({"refusal": "I "}, {"refusal": "won't"}, end=ending("content_filter")))
     assert [block["text"] for block in read.content] == ["I won't"]
     assert read.message["stop_reason"] == "refusal"
     details = {"type": "refusal", "category": None, "explanation": None}
@@ -115,7 +115,7 @@ def test_a_refusal_is_a_text_that_says_so_at_the_end() -> None:
 def test_how_an_answer_ended(
     finish: str, native_finish: str | None, sequence: str | None, told: Any
 ) -> None:
-    message = Read(written(end=ending(finish, native_finish, stop_sequence=sequence))).message
+    message = Read(write_stream(end=ending(finish, native_finish, stop_sequence=sequence))).message
     assert (message["stop_reason"], message["stop_sequence"]) == told
 
 

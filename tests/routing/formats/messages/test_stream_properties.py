@@ -12,9 +12,16 @@ from routing.formats.caller import CompleteAnswer
 from routing.formats.chat.request import parse_chat
 from routing.formats.messages.thinking import SEAL_PREFIX, seal, unseal
 from routing.formats.messages.write import build_answer, build_message_blocks
-from tests.routing.formats.messages.bodies import TEXT, USER, accepted, chat_of, said
+from tests.routing.formats.messages.bodies import TEXT, USER, accepted, chat_of, message_by
 from tests.routing.formats.messages.stream_reader import Read, events_of
-from tests.routing.formats.messages.streams import SERVED, call, ending, native, stream, written
+from tests.routing.formats.messages.streams import (
+    SERVED,
+    call,
+    ending,
+    native,
+    stream,
+    write_stream,
+)
 
 Delta = dict[str, Any]
 # The gateway takes no NUL from a caller, so none can come back.
@@ -59,7 +66,7 @@ def calls(draw: st.DrawFn, most: int) -> tuple[list[str], list[list[Delta]]]:
 
 
 @st.composite
-def interleaved(draw: st.DrawFn) -> tuple[list[str], str, list[Delta]]:
+def interleaved_calls(draw: st.DrawFn) -> tuple[list[str], str, list[Delta]]:
     """Arguments by call, the whole text, and deltas of all of them in any mixture."""
     said, queues = draw(calls(4))
     text = draw(st.text(max_size=12))
@@ -70,25 +77,27 @@ def interleaved(draw: st.DrawFn) -> tuple[list[str], str, list[Delta]]:
     return said, text, mixed
 
 
-def shown(arguments: str) -> str:
+def expected_arguments(arguments: str) -> str:
     """What does not begin an object is the text for a custom tool."""
     if arguments.lstrip()[:1] in ("", "{"):
         return arguments
     return orjson.dumps({"input": arguments}).decode()
 
 
-@given(interleaved(), st.integers(0, 30))
+@given(interleaved_calls(), st.integers(0, 30))
 def test_whatever_comes_together_arrives_byte_for_byte(
     case: tuple[list[str], str, list[Delta]], end: int
 ) -> None:
     expected, text, deltas = case
-    read = Read(written(*deltas))
+    read = Read(write_stream(*deltas))
     blocks = zip(read.content, read.arguments, strict=True)
     told = {block["name"]: raw for block, raw in blocks if block["type"] == "tool_use"}
-    assert told == {f"f{index}": shown(arguments) for index, arguments in enumerate(expected)}
+    assert told == {
+        f"f{index}": expected_arguments(arguments) for index, arguments in enumerate(expected)
+    }
     assert "".join(block.get("text", "") for block in read.content) == text
     # And it may end after any delta.
-    assert Read(written(*deltas[:end])).ended is not None
+    assert Read(write_stream(*deltas[:end])).ended is not None
     writer = stream()
     broken = writer.write_opening() + b"".join(writer.delta(delta) for delta in deltas[:end])
     error = {"code": 502, "message": "m", "metadata": {"error_type": "provider_unavailable"}}
@@ -143,7 +152,7 @@ def test_a_stream_says_what_the_whole_answer_says(
     deltas += [{"content": piece} for piece in data.draw(pieces_of(text)) if piece]
     deltas += [delta for said in called[1] for delta in said]
     thinking = {"type": "adaptive", "display": "omitted" if silent else None}
-    streamed = Read(written(*deltas, thinking=thinking)).content
+    streamed = Read(write_stream(*deltas, thinking=thinking)).content
     assert streamed == build_message_blocks(message, silent=silent)
 
 
@@ -162,7 +171,7 @@ spoken = junk | st.lists(items_of_junk, max_size=3)
 
 @given(st.lists(st.dictionaries(st.sampled_from(FIELDS), spoken, max_size=3), max_size=5))
 def test_no_upstream_can_make_a_stream_that_clients_cannot_read(deltas: list[Delta]) -> None:
-    assert Read(written(*deltas)).ended is not None
+    assert Read(write_stream(*deltas)).ended is not None
     for delta in deltas:
         build_message_blocks(delta, silent=False)
 
@@ -194,7 +203,7 @@ def numberless(detail: dict[str, Any]) -> dict[str, Any]:
 @given(items(), st.booleans())
 def test_reasoning_comes_back_as_it_was(details: list[dict[str, Any]], silent: bool) -> None:
     blocks = build_message_blocks({"reasoning_details": details}, silent=silent)
-    [_, *replayed] = chat_of(USER, said("assistant", *blocks))
+    [_, *replayed] = chat_of(USER, message_by("assistant", *blocks))
     back = replayed[0].get("reasoning_details", []) if replayed else []
     for before, after in zip(details, back, strict=True):
         # Claude's own signature holds the words.
@@ -208,7 +217,7 @@ def test_text_and_calls_come_back_as_they_were(text: str, given_input: dict[str,
     called = {"id": "a", "function": {"name": "f", "arguments": '{"x":1}'}}
     blocks = build_message_blocks({"content": text, "tool_calls": [called]}, silent=False)
     blocks[1]["input"] = given_input
-    [_, turn] = chat_of(USER, said("assistant", *blocks))
+    [_, turn] = chat_of(USER, message_by("assistant", *blocks))
     assert turn["content"] == text
     assert build_message_blocks(turn, silent=False) == blocks
 
@@ -216,7 +225,7 @@ def test_text_and_calls_come_back_as_they_were(text: str, given_input: dict[str,
 def test_plain_reasoning_stays_plain() -> None:
     [block] = build_message_blocks({"reasoning": "hm"}, silent=False)
     assert block == {"type": "thinking", "thinking": "hm", "signature": ""}
-    [_, turn] = chat_of(USER, said("assistant", block))
+    [_, turn] = chat_of(USER, message_by("assistant", block))
     detail = {"type": "reasoning.text", "text": "hm", "index": 0, "id": None, "format": None}
     assert turn["reasoning_details"] == [detail]
 
@@ -225,7 +234,7 @@ def test_message_upstreams_never_see_what_they_did_not_sign() -> None:
     foreign = {"type": "reasoning.encrypted", "data": "x", "format": "openai-responses-v1"}
     blocks = build_message_blocks({"reasoning": "hm", "reasoning_details": [foreign]}, silent=False)
     claudes = {"type": "thinking", "thinking": "t", "signature": "c2ln"}
-    request = accepted(messages=[USER, said("assistant", *blocks, claudes, TEXT)])
+    request = accepted(messages=[USER, message_by("assistant", *blocks, claudes, TEXT)])
     assert request.original is not None
     assert request.original["messages"][1]["content"] == [claudes, TEXT]
     assert len(request.body["messages"][1]["reasoning_details"]) == 3
@@ -244,6 +253,6 @@ def test_a_seal_that_a_client_broke_is_no_item(text: str) -> None:
     assert unseal(text) is None
     thinking = {"type": "thinking", "thinking": "hm", "signature": text}
     broken = [thinking, {"type": "redacted_thinking", "data": text}]
-    details = chat_of(USER, said("assistant", *broken))[1]["reasoning_details"]
+    details = chat_of(USER, message_by("assistant", *broken))[1]["reasoning_details"]
     assert [detail.get("text") for detail in details] == ["hm", None]
     assert "signature" not in details[0]

@@ -18,7 +18,7 @@ from tests.routing.formats.messages.bodies import (
     accepted,
     chat_of,
     document,
-    said,
+    message_by,
 )
 
 CALL = {"id": "t1", "type": "function", "function": {"name": "f", "arguments": '{"a":[1,"é"]}'}}
@@ -33,18 +33,18 @@ DATA_URL = "data:image/png;base64,AAAA"
 
 
 def parts_of(*blocks: dict[str, Any]) -> Any:
-    [message] = chat_of(said("user", *blocks))
+    [message] = chat_of(message_by("user", *blocks))
     return message["content"]
 
 
 def test_one_assistant_turn_is_one_message() -> None:
-    turn = said("assistant", THOUGHT, REDACTED, TEXT, USE)
+    turn = message_by("assistant", THOUGHT, REDACTED, TEXT, USE)
     assert chat_of(USER, turn) == [
         USER,
         {"role": "assistant", "content": "x", "reasoning_details": DETAILS, "tool_calls": [CALL]},
     ]
-    assert chat_of(said("assistant", USE))[0]["content"] is None
-    assert chat_of(said("assistant")) == [{"role": "assistant", "content": None}]
+    assert chat_of(message_by("assistant", USE))[0]["content"] is None
+    assert chat_of(message_by("assistant")) == [{"role": "assistant", "content": None}]
 
 
 def test_results_stand_before_the_rest_of_their_message() -> None:
@@ -52,9 +52,9 @@ def test_results_stand_before_the_rest_of_their_message() -> None:
         {**RESULT, "tool_use_id": "t2", "is_error": True},
         {**RESULT, "content": [TEXT, IMAGE], "cache_control": EPHEMERAL},
     ]
-    called = said("assistant", USE, {**USE, "id": "t2"})
+    called = message_by("assistant", USE, {**USE, "id": "t2"})
     image = {"type": "image_url", "image_url": {"url": DATA_URL}, "cache_control": EPHEMERAL}
-    assert chat_of(called, said("user", TEXT, *results, TEXT))[1:] == [
+    assert chat_of(called, message_by("user", TEXT, *results, TEXT))[1:] == [
         {"role": "tool", "tool_call_id": "t2", "content": "r", "is_error": True},
         {"role": "tool", "tool_call_id": "t1", "content": [TEXT, image]},
         {"role": "user", "content": [TEXT, TEXT]},
@@ -64,7 +64,7 @@ def test_results_stand_before_the_rest_of_their_message() -> None:
 def test_a_result_may_be_empty_or_a_text_with_a_mark() -> None:
     def content(**fields: Any) -> Any:
         result = {"type": "tool_result", "tool_use_id": "t1", **fields}
-        return chat_of(said("assistant", USE), said("user", result))[1]["content"]
+        return chat_of(message_by("assistant", USE), message_by("user", result))[1]["content"]
 
     assert content() == content(content="") == content(content=[]) == ""
     marked = {"type": "text", "text": "r", "cache_control": EPHEMERAL}
@@ -114,16 +114,16 @@ def original_of(*messages: dict[str, Any]) -> list[dict[str, Any]]:
 def test_what_only_message_upstreams_understand_is_left_out_and_kept_in_the_original() -> None:
     use = {"type": "server_tool_use", "id": "s", "name": "web_search", "input": {}}
     found: dict[str, Any] = {"type": "web_search_tool_result", "tool_use_id": "s", "content": []}
-    turn = said("assistant", use, found, {"type": "compaction", "content": "c"})
-    assert chat_of(said("user", TEXT), turn) == [{"role": "user", "content": "x"}]
-    assert original_of(said("user", TEXT), turn)[1] == turn
+    turn = message_by("assistant", use, found, {"type": "compaction", "content": "c"})
+    assert chat_of(message_by("user", TEXT), turn) == [{"role": "user", "content": "x"}]
+    assert original_of(message_by("user", TEXT), turn)[1] == turn
     assert chat_of(turn) == [{"role": "user", "content": ""}]
     # An answer of the gateway's own tools does not even reach message upstreams.
     shell = {"type": "router_shell_tool_result", "tool_use_id": "s", "content": {}}
     other = {**use, "id": "other"}
-    kept = original_of(USER, said("assistant", use, shell, other, TEXT))
-    assert kept == [USER, said("assistant", other, TEXT)]
-    assert original_of(USER, said("assistant", use, shell)) == [USER]
+    kept = original_of(USER, message_by("assistant", use, shell, other, TEXT))
+    assert kept == [USER, message_by("assistant", other, TEXT)]
+    assert original_of(USER, message_by("assistant", use, shell)) == [USER]
 
 
 THINKING = {"type": "enabled", "budget_tokens": 2048.0}
@@ -183,7 +183,11 @@ def test_the_translation_is_a_chat_body() -> None:
     unsigned = {"type": "thinking", "thinking": "hm", "signature": ""}
     request = accepted(
         system=[TEXT],
-        messages=[USER, said("assistant", THOUGHT, unsigned, USE), said("user", RESULT, IMAGE)],
+        messages=[
+            USER,
+            message_by("assistant", THOUGHT, unsigned, USE),
+            message_by("user", RESULT, IMAGE),
+        ],
         tools=[TOOL],
         tool_choice={"type": "any"},
         thinking={"type": "enabled", "budget_tokens": 1024},

@@ -29,7 +29,7 @@ def agent(**parameters: Any) -> dict[str, Any]:
 HEIR = agent(inherit_functions=True)
 
 
-def called(**fields: Any) -> dict[str, Any]:
+def agent_call(**fields: Any) -> dict[str, Any]:
     call = {"type": "function_call", "call_id": "c1", "name": "f", "arguments": "{}"}
     return call | {"subagent_id": "a1", "subagent_items": [STATE]} | fields
 
@@ -69,7 +69,7 @@ def test_functions_that_there_are_not(wish: dict[str, Any], path: str) -> None:
 
 
 def test_an_agent_that_waits_is_let_go_on_first() -> None:
-    request = accepted(input=[ASKED, ITEM, called(), OUTPUT], tools=[FUNCTION, HEIR])
+    request = accepted(input=[ASKED, ITEM, agent_call(), OUTPUT], tools=[FUNCTION, HEIR])
     result = {"role": "tool", "tool_call_id": "c1", "content": "22"}
     assert settings_of(request)[WAITING] == [{"id": "a1", "messages": [*SAID, result]}]
     first, made, told = request.body["messages"]
@@ -80,8 +80,8 @@ def test_an_agent_that_waits_is_let_go_on_first() -> None:
 
 
 def test_outputs_may_stand_between_the_calls_of_several() -> None:
-    second = called(call_id="c2", subagent_id="b1")
-    items = [ASKED, ITEM, {**ITEM, "call_id": "b1"}, called(), OUTPUT, second]
+    second = agent_call(call_id="c2", subagent_id="b1")
+    items = [ASKED, ITEM, {**ITEM, "call_id": "b1"}, agent_call(), OUTPUT, second]
     tools = [FUNCTION, HEIR, agent(name="x")]
     request = accepted(input=[*items, {**OUTPUT, "call_id": "c2"}], tools=tools)
     assert [each["id"] for each in settings_of(request, 1)[WAITING]] == ["a1", "b1"]
@@ -91,7 +91,7 @@ def test_outputs_may_stand_between_the_calls_of_several() -> None:
 
 @pytest.mark.parametrize("later", [[DONE, ANSWER], [ANSWER], [DONE]])
 def test_one_that_has_gone_on_leaves_nothing(later: list[dict[str, Any]]) -> None:
-    items = [ASKED, ITEM, called(), OUTPUT, *later, {"role": "user", "content": "More"}]
+    items = [ASKED, ITEM, agent_call(), OUTPUT, *later, {"role": "user", "content": "More"}]
     request = accepted(input=items, tools=[FUNCTION, HEIR])
     assert not settings_of(request).get(WAITING)
     assert {each["role"] for each in request.body["messages"]} <= {"user", "assistant"}
@@ -136,14 +136,14 @@ def test_which_agent_a_call_is_for(
 
 def test_one_that_has_the_id_of_an_earlier_one_is_another() -> None:
     earlier = {**STATE, "messages": [{"role": "user", "content": "Before"}]}
-    items = [ASKED, ITEM, called(call_id="c0", subagent_items=[earlier])]
-    items += [{**OUTPUT, "call_id": "c0"}, DONE, ASKED, ITEM, called(), OUTPUT]
+    items = [ASKED, ITEM, agent_call(call_id="c0", subagent_items=[earlier])]
+    items += [{**OUTPUT, "call_id": "c0"}, DONE, ASKED, ITEM, agent_call(), OUTPUT]
     (waiting,) = settings_of(accepted(input=items, tools=[FUNCTION, HEIR]))[WAITING]
     assert waiting["messages"][:2] == SAID
 
 
 def test_a_choice_of_the_caller_s_stays() -> None:
-    given: dict[str, Any] = {"input": [ASKED, called(), OUTPUT], "tools": [FUNCTION, agent()]}
+    given: dict[str, Any] = {"input": [ASKED, agent_call(), OUTPUT], "tools": [FUNCTION, agent()]}
     assert accepted(**given, tool_choice="none").body["tool_choice"] == "none"
     assert "tool_choice" not in accepted(**given, reasoning={"effort": "low"}).body
 
@@ -151,12 +151,12 @@ def test_a_choice_of_the_caller_s_stays() -> None:
 @pytest.mark.parametrize(
     ("items", "tools", "path"),
     [
-        ([called()], [FUNCTION, agent()], "call_id"),
-        ([called(), OUTPUT], [FUNCTION], "subagent_id"),
-        ([called(), OUTPUT], [FUNCTION, agent(name="x")], "subagent_id"),
-        ([called(subagent_items=[]), OUTPUT], [FUNCTION, agent()], "subagent_items"),
-        ([called(subagent_items=[5]), OUTPUT], [agent()], "subagent_items.0"),
-        ([called(subagent_id=""), OUTPUT], [agent()], "subagent_id"),
+        ([agent_call()], [FUNCTION, agent()], "call_id"),
+        ([agent_call(), OUTPUT], [FUNCTION], "subagent_id"),
+        ([agent_call(), OUTPUT], [FUNCTION, agent(name="x")], "subagent_id"),
+        ([agent_call(subagent_items=[]), OUTPUT], [FUNCTION, agent()], "subagent_items"),
+        ([agent_call(subagent_items=[5]), OUTPUT], [agent()], "subagent_items.0"),
+        ([agent_call(subagent_id=""), OUTPUT], [agent()], "subagent_id"),
     ],
 )
 def test_calls_that_nothing_goes_on_with(items: list[Any], tools: list[Any], path: str) -> None:
@@ -171,7 +171,7 @@ def test_so_many_functions_are_inherited_and_so_many_agents_wait_and_no_more() -
 
     def waiting(count: int) -> list[dict[str, Any]]:
         numbers = [str(number) for number in range(count)]
-        calls = [called(call_id=each, subagent_id=each) for each in numbers]
+        calls = [agent_call(call_id=each, subagent_id=each) for each in numbers]
         return [ASKED, *calls, *({**OUTPUT, "call_id": each} for each in numbers)]
 
     assert accepted(input=waiting(128), tools=[FUNCTION, HEIR])

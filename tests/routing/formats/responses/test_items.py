@@ -29,7 +29,7 @@ DECLINED = {"type": "refusal", "refusal": "no"}
 SECOND = {**CALL, "call_id": "c2", "name": "g"}
 
 
-def by(role: str, *content: Any) -> dict[str, Any]:
+def message_by(role: str, *content: Any) -> dict[str, Any]:
     """What a role says: a text or parts."""
     return {"role": role, "content": content[0] if type(content[0]) is str else list(content)}
 
@@ -47,8 +47,8 @@ def test_a_string_is_what_the_user_says_and_instructions_come_first() -> None:
 @pytest.mark.parametrize("role", ["user", "system", "developer", "assistant"])
 def test_messages_of_every_role_with_and_without_a_type(role: str) -> None:
     for beside in ({}, {"type": "message"}, {"id": "msg_1", "status": "completed", "phase": None}):
-        assert message({**by(role, "hi"), **beside}) == by(role, "hi")
-    assert message(by(role, TEXT)) == by(role, "hi")
+        assert message({**message_by(role, "hi"), **beside}) == message_by(role, "hi")
+    assert message(message_by(role, TEXT)) == message_by(role, "hi")
     assert message({"role": role})["content"] == ""
     # No parts are fine for an answer only.
     assert message({"role": "assistant", "content": []})["content"] == ""
@@ -75,13 +75,13 @@ def test_messages_of_every_role_with_and_without_a_type(role: str) -> None:
     ],
 )
 def test_parts(part: dict[str, Any], translated: dict[str, Any]) -> None:
-    assert message(by("user", part))["content"] == [translated]
+    assert message(message_by("user", part))["content"] == [translated]
     output = {**CALL_OUTPUT, "output": [TEXT, part]}
     assert messages(CALL, output)[1]["content"] == [CHAT_TEXT, translated]
 
 
 def test_media_are_counted() -> None:
-    request = accepted(input=[by("user", TEXT, IMAGE)])
+    request = accepted(input=[message_by("user", TEXT, IMAGE)])
     assert (request.image_parts, request.media_parts) == (1, 1)
     assert request.input_modalities == {"image"}
 
@@ -91,19 +91,19 @@ def test_what_the_assistant_said() -> None:
     other = {"type": "file_citation", "file_id": "f", "filename": "n", "index": 0}
     notes = [{"type": "url_citation", **place}, other]
     spoken = {"type": "output_text", "text": "a", "annotations": notes, "logprobs": []}
-    assert message(by("assistant", spoken, DECLINED)) == {
+    assert message(message_by("assistant", spoken, DECLINED)) == {
         "role": "assistant",
         "content": "a",
         "refusal": "no",
         "annotations": [{"type": "url_citation", "url_citation": place}],
     }
     only = {"role": "assistant", "content": None, "refusal": "no"}
-    assert message(by("assistant", DECLINED)) == only
-    assert message(by("user", DECLINED))["content"] == [{"type": "text", "text": "no"}]
+    assert message(message_by("assistant", DECLINED)) == only
+    assert message(message_by("user", DECLINED))["content"] == [{"type": "text", "text": "no"}]
 
 
 def test_calls_of_one_turn_are_one_message() -> None:
-    turn, output, last = messages(by("assistant", "look"), CALL, SECOND, CALL_OUTPUT, USER)
+    turn, output, last = messages(message_by("assistant", "look"), CALL, SECOND, CALL_OUTPUT, USER)
     called = [
         {"id": one, "type": "function", "function": {"name": name, "arguments": "{not json"}}
         for one, name in (("c1", "f"), ("c2", "g"))
@@ -146,7 +146,7 @@ def test_what_a_turn_says_beside_its_call_is_one_content(
 def test_a_turn_takes_any_number_of_messages_after_its_call() -> None:
     thought = {"type": "reasoning_text", "text": "t"}
     reasoning = {"type": "reasoning", "id": OWN_ID, "summary": [], "content": [thought]}
-    declined = by("assistant", {"type": "output_text", "text": "a"}, DECLINED)
+    declined = message_by("assistant", {"type": "output_text", "text": "a"}, DECLINED)
     turn, _ = messages(CALL, *[declined, reasoning] * 10_000, CALL_OUTPUT)
     assert len(turn["content"]) == 10_000
     assert (turn["reasoning"], turn["refusal"]) == ("t" * 10_000, "no" * 10_000)
@@ -236,20 +236,20 @@ def test_tools_among_the_items_stand_beside_the_others() -> None:
     ("item", "path"),
     [
         ({"type": "nope"}, "type"),
-        (by("tool", "x"), "role"),
+        (message_by("tool", "x"), "role"),
         ({"role": "user", "content": []}, "content"),
-        (by("user", CHAT_TEXT), "content.0.type"),
-        (by("user", {"type": "input_image"}), "content.0.image_url"),
-        (by("user", {**IMAGE, "detail": "x"}), "content.0.detail"),
-        (by("user", {**IMAGE, "image_url": "x"}), "content.0.image_url"),
-        (by("user", {"type": "input_file"}), "content.0"),
+        (message_by("user", CHAT_TEXT), "content.0.type"),
+        (message_by("user", {"type": "input_image"}), "content.0.image_url"),
+        (message_by("user", {**IMAGE, "detail": "x"}), "content.0.detail"),
+        (message_by("user", {**IMAGE, "image_url": "x"}), "content.0.image_url"),
+        (message_by("user", {"type": "input_file"}), "content.0"),
         (
-            by("user", {**SOUND, "input_audio": {"data": "A", "format": "ogg"}}),
+            message_by("user", {**SOUND, "input_audio": {"data": "A", "format": "ogg"}}),
             "content.0.input_audio.format",
         ),
-        (by("system", TEXT, IMAGE), "content.1.type"),
-        (by("developer", IMAGE), "content.0.type"),
-        ({**by("assistant", "x"), "phase": "first"}, "phase"),
+        (message_by("system", TEXT, IMAGE), "content.1.type"),
+        (message_by("developer", IMAGE), "content.0.type"),
+        ({**message_by("assistant", "x"), "phase": "first"}, "phase"),
         ({**CALL_OUTPUT, "output": []}, "output"),
         ({**CALL_OUTPUT, "output": [{"type": "output_text", "text": "x"}]}, "output.0.type"),
         ({"type": "reasoning", "summary": [{"type": "text"}]}, "summary.0.type"),
@@ -324,7 +324,7 @@ def detail(kind: str, index: int = 0, **said: Any) -> dict[str, Any]:
 def test_details_survive_the_way_out_and_back(said: list[dict[str, Any]]) -> None:
     full = [{**one, "format": "anthropic-claude-v1"} for one in said]
     again = details(*output_of({"reasoning_details": full, "content": None}))
-    assert merged(again) == merged(full)
+    assert merge_details(again) == merge_details(full)
 
 
 def test_details_of_no_format_come_back_as_unknown() -> None:
@@ -332,7 +332,7 @@ def test_details_of_no_format_come_back_as_unknown() -> None:
     assert details(item)[0]["format"] == "unknown"
 
 
-def merged(full: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def merge_details(full: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """A signature may stand beside its text or after it."""
     found: list[dict[str, Any]] = []
     for one in full:

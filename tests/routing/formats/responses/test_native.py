@@ -65,7 +65,7 @@ COMPLETED = event("completed", 3, response=OWN, zz=2)
 ASKED: dict[str, Any] = {"metadata": {"a": "b"}, "user": "me"}
 
 
-def passed(*events: dict[str, Any], **fields: Any) -> tuple[Any, bytes]:
+def pass_events(*events: dict[str, Any], **fields: Any) -> tuple[Any, bytes]:
     """A stream that was handed the events, and what it said of them."""
     writer = stream(**fields)
     return writer, b"".join(writer.write_native(native(one)) for one in events)
@@ -117,7 +117,7 @@ def test_odd_objects_do_no_harm(own: dict[str, Any]) -> None:
 
 
 def test_events_pass_verbatim_but_for_the_response_object() -> None:
-    writer, created = passed(CREATED, **ASKED)
+    writer, created = pass_events(CREATED, **ASKED)
     raw = b'{ "type":"response.output_text.delta","sequence_number":1, "delta":"\\u0061" }'
     out = writer.write_native(native(event("output_text.delta", 1, delta="a"), raw))
     assert out == b"event: response.output_text.delta\ndata: " + raw + b"\n\n"
@@ -127,7 +127,7 @@ def test_events_pass_verbatim_but_for_the_response_object() -> None:
 
 
 def test_the_terminal_event_waits_for_the_charge() -> None:
-    writer, said = passed(CREATED, DELTA, DONE_ITEM, **ASKED)
+    writer, said = pass_events(CREATED, DELTA, DONE_ITEM, **ASKED)
     assert writer.write_native(native(COMPLETED)) == b""
     assert writer.write_native(native({"type": "error", "sequence_number": 4})) == b""
     said += writer.write_ending(ending(native=native(COMPLETED), router_metadata={"attempt": 1}))
@@ -152,7 +152,7 @@ def test_numbers_leave_no_gap_whatever_the_upstream_counted() -> None:
 @pytest.mark.parametrize("gap", [b"\n", b"\r\n", b"\r"])
 def test_a_payload_of_several_lines_stays_one_event(gap: bytes) -> None:
     raw = dumps(DELTA).replace(b",", b"," + gap)
-    writer, _ = passed(CREATED)
+    writer, _ = pass_events(CREATED)
     assert b"\r" not in writer.write_native(native(DELTA, raw))
     second = {**DELTA, "sequence_number": 2}
     assert read(writer.write_native(native(second, raw))) == [second]
@@ -160,26 +160,26 @@ def test_a_payload_of_several_lines_stays_one_event(gap: bytes) -> None:
 
 @pytest.mark.parametrize("name", ["", "a\nevent: response.completed", "a\r\n"])
 def test_what_is_no_event_is_left_out(name: str) -> None:
-    assert passed({"type": name, "sequence_number": 0})[1] == b""
+    assert pass_events({"type": name, "sequence_number": 0})[1] == b""
 
 
 @pytest.mark.parametrize("status", ["incomplete", "failed"])
 def test_the_upstreams_own_end_stands(status: str) -> None:
     own = {**OWN, "status": status, "incomplete_details": {"reason": "max_output_tokens"}}
-    said = passed(CREATED)[0].write_ending(ending("length", native=native(own)))
+    said = pass_events(CREATED)[0].write_ending(ending("length", native=native(own)))
     [last] = read(said, done=status == "incomplete")
     assert last["type"] == f"response.{status}"
     assert last["response"]["incomplete_details"] == own["incomplete_details"]
 
 
 def test_a_failure_shows_the_items_that_were_done() -> None:
-    writer, _ = passed(CREATED, DELTA, DONE_ITEM)
+    writer, _ = pass_events(CREATED, DELTA, DONE_ITEM)
     [failed] = read(writer.error(failure("timeout"), router_metadata=None), done=False)
     assert failed["sequence_number"] == 3
     assert failed["response"]["output"] == [MESSAGE]
     assert failed["response"]["output_text"] == "hello"
     # So does a stream that ends without its last word.
-    writer, _ = passed(CREATED, DELTA, DONE_ITEM)
+    writer, _ = pass_events(CREATED, DELTA, DONE_ITEM)
     last = read(writer.write_ending(ending()), done=True)[-1]
     assert plain(last["response"]["output"]) == [MESSAGE]
 
@@ -188,7 +188,7 @@ def test_a_failure_shows_what_came_of_items_that_were_not_done() -> None:
     message = {"id": "msg_up", "type": "message", "status": "in_progress", "content": []}
     call = {"id": "fc_up", "type": "function_call", "status": "in_progress", "arguments": ""}
     place = {"output_index": 0, "content_index": 0}
-    writer, _ = passed(
+    writer, _ = pass_events(
         CREATED,
         event("output_item.added", 1, output_index=0, item=message),
         event("output_text.delta", 2, delta="par", **place),

@@ -41,14 +41,14 @@ def call(index: int, arguments: str, name: str | None = None, **beside: Any) -> 
     return {"tool_calls": [{"index": index, **begun, "function": function, **beside}]}
 
 
-def thought(kind: str, index: int = 0, **said: Any) -> Event:
+def reasoning_event(kind: str, index: int = 0, **said: Any) -> Event:
     return {"reasoning_details": [{"type": f"reasoning.{kind}", "index": index, **said}]}
 
 
 def test_the_official_library_knows_every_event() -> None:
     events = told(
         {"reasoning": "t"},
-        thought("summary", summary="s"),
+        reasoning_event("summary", summary="s"),
         {"content": "a"},
         {"annotations": [{"type": "url_citation", "url_citation": {"url": "u"}}]},
         {"refusal": "no"},
@@ -86,7 +86,7 @@ def test_thinking_between_texts_begins_new_items() -> None:
     assert [item["type"] for item in output] == ["message", "reasoning", "message"]
     assert events[-1]["response"]["output_text"] == "ab"
     # A bare signature seals plain text.
-    [sealed] = items({"reasoning": "t"}, thought("text", signature="s"))
+    [sealed] = items({"reasoning": "t"}, reasoning_event("text", signature="s"))
     assert (sealed["content"][0]["text"], sealed["signature"]) == ("t", "s")
 
 

@@ -49,7 +49,7 @@ def fragment(index: int, text: str) -> Delta:
     return {"tool_calls": [{"index": index, "function": {"arguments": text}}]}
 
 
-def begun(index: int, name: str, arguments: str) -> Delta:
+def call_start(index: int, name: str, arguments: str) -> Delta:
     function = {"name": name, "arguments": arguments}
     return {"index": index, "id": f"c{index}", "type": "function", "function": function}
 
@@ -58,11 +58,13 @@ def begun(index: int, name: str, arguments: str) -> Delta:
 def calls(draw: st.DrawFn) -> tuple[list[Delta], list[Delta]]:
     """Tool calls side by side: the calls, and their deltas shuffled together."""
     made = [
-        begun(index, draw(texts), draw(st.text(max_size=30)))
+        call_start(index, draw(texts), draw(st.text(max_size=30)))
         for index in range(draw(st.integers(0, 3)))
     ]
     names = [call["function"]["name"] for call in made]
-    deltas: list[Delta] = [{"tool_calls": [begun(at, name, "")]} for at, name in enumerate(names)]
+    deltas: list[Delta] = [
+        {"tool_calls": [call_start(at, name, "")]} for at, name in enumerate(names)
+    ]
     cuts = [draw(pieces(call["function"]["arguments"])) for call in made]
     waiting = [[fragment(at, piece) for piece in cut] for at, cut in enumerate(cuts)]
     while any(waiting):
@@ -82,7 +84,7 @@ def answers(draw: st.DrawFn) -> tuple[Delta, list[Delta]]:
     return {**message, "reasoning_details": details, "tool_calls": made}, deltas + call_deltas
 
 
-def streamed(deltas: list[Delta], finish: str) -> Reader:
+def read_stream_of(deltas: list[Delta], finish: str) -> Reader:
     writer = stream()
     said = writer.write_opening() + b"".join(map(writer.delta, deltas))
     return Reader().read(read(said + writer.write_ending(ending(finish)), done=True))
@@ -93,7 +95,7 @@ def test_a_stream_says_what_the_whole_answer_says(
     answer: tuple[Delta, list[Delta]], finish: str
 ) -> None:
     message, deltas = answer
-    reader = streamed(deltas, finish)
+    reader = read_stream_of(deltas, finish)
     expected = whole(message, end=ending(finish))
     assert {**reader.final, "completed_at": 0} == {**expected, "completed_at": 0}
     assert reader.items == expected["output"]
@@ -119,7 +121,7 @@ def tangles(draw: st.DrawFn) -> list[Delta]:
         elif named and draw(st.booleans()):
             deltas.append(fragment(draw(st.integers(0, named - 1)), text))
         else:
-            deltas.append({"tool_calls": [begun(named, f"f{named}", text)]})
+            deltas.append({"tool_calls": [call_start(named, f"f{named}", text)]})
             named += 1
     return deltas
 
@@ -131,7 +133,7 @@ def said_in(items: list[Delta], place: str, kind: str, key: str) -> str:
 
 @given(tangles(), finishes)
 def test_nothing_is_lost_however_the_deltas_are_tangled(deltas: list[Delta], finish: str) -> None:
-    reader = streamed(deltas, finish)
+    reader = read_stream_of(deltas, finish)
     items = reader.items
     details = [one for delta in deltas for one in delta.get("reasoning_details", ())]
     assert items == reader.final["output"]

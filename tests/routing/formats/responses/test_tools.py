@@ -167,13 +167,13 @@ def test_a_key_that_a_tool_does_not_name_may_hold_anything(choice: Any) -> None:
         accepted(tools=[{"type": "shell", "name": odd, "parameters": odd}], **fields)
 
 
-def allowed(mode: str, *tools: Any) -> dict[str, Any]:
+def allowed_tools(mode: str, *tools: Any) -> dict[str, Any]:
     return {"type": "allowed_tools", "mode": mode, "tools": list(tools)}
 
 
 @pytest.mark.parametrize("mode", ["auto", "required"])
 def test_allowed_tools_narrow_the_tools(mode: str) -> None:
-    choice = allowed(mode, {"type": "function", "name": "g"})
+    choice = allowed_tools(mode, {"type": "function", "name": "g"})
     body = accepted(tools=[FUNCTION, OTHER], tool_choice=choice).body
     assert [tool["function"]["name"] for tool in body["tools"]] == ["g"]
     assert body["tool_choice"] == mode
@@ -182,11 +182,11 @@ def test_allowed_tools_narrow_the_tools(mode: str) -> None:
 @pytest.mark.parametrize(
     ("choice", "path"),
     [
-        (allowed("none", FUNCTION), "mode"),
-        (allowed("auto"), "tools"),
-        (allowed("auto", {"type": "function"}), "tools.0.name"),
-        (allowed("auto", {"type": "shell"}), "tools.0.type"),
-        (allowed("auto", {"type": "allowed_tools"}), "tools.0.type"),
+        (allowed_tools("none", FUNCTION), "mode"),
+        (allowed_tools("auto"), "tools"),
+        (allowed_tools("auto", {"type": "function"}), "tools.0.name"),
+        (allowed_tools("auto", {"type": "shell"}), "tools.0.type"),
+        (allowed_tools("auto", {"type": "allowed_tools"}), "tools.0.type"),
         ({"type": "tools"}, "type"),
         ({"type": "custom", "name": "zz"}, "name"),
         ({"type": "mcp", "server_label": "l"}, "type"),

@@ -28,11 +28,11 @@ def running_engine() -> Iterator[SearchEngine]:
 @pytest.fixture
 def engine(running_engine: SearchEngine) -> Iterator[SearchEngine]:
     running_engine.asked.clear()
-    with chosen("searxng", running_engine.url):
+    with override_engine("searxng", running_engine.url):
         yield running_engine
 
 
-def chosen(name: str, url: str, **more: Any) -> Any:
+def override_engine(name: str, url: str, **more: Any) -> Any:
     given = {"ROUTER_SEARCH_ENGINE": name, "ROUTER_SEARCH_URL": url, "ROUTER_SEARCH_KEY": KEY}
     return override_settings(**(given | more))
 
@@ -57,7 +57,7 @@ def test_every_engine_is_asked_in_its_way_and_read_alike(
     running_engine: SearchEngine, name: str
 ) -> None:
     running_engine.asked.clear()
-    with chosen(name, running_engine.url):
+    with override_engine(name, running_engine.url):
         result = search(max_results=2)
         allowed = results(allowed_domains=["one.example"])
         excluded = results(excluded_domains=["one.example"])
@@ -97,9 +97,9 @@ def test_what_engines_are_told_of_the_wishes(running_engine: SearchEngine) -> No
     }
     running_engine.asked.clear()
     for name in ENGINES:
-        with chosen(name, running_engine.url):
+        with override_engine(name, running_engine.url):
             search(**wishes)
-    with chosen("searxng", running_engine.url, ROUTER_SEARCH_KEY=""):
+    with override_engine("searxng", running_engine.url, ROUTER_SEARCH_KEY=""):
         search()
     searxng, brave, tavily, exa, keyless = running_engine.asked
     assert searxng.params["q"] == "cats site:a.example OR site:b.example"
@@ -166,14 +166,14 @@ def test_what_goes_wrong_is_told_and_nothing_more(
 @pytest.mark.parametrize("query", ["hang", "drip"])
 def test_time_is_bounded(running_engine: SearchEngine, query: str) -> None:
     began = time.monotonic()
-    with chosen("searxng", running_engine.url, ROUTER_SEARCH_TIMEOUT=0.3):
+    with override_engine("searxng", running_engine.url, ROUTER_SEARCH_TIMEOUT=0.3):
         result = search(query=query)
     assert error_of(result) == ("unavailable", "The search took too long")
     in_time(time.monotonic() - began, 3)
 
 
 def test_an_engine_that_is_not_there(caplog: pytest.LogCaptureFixture) -> None:
-    with chosen("searxng", "http://127.0.0.1:9/hidden-place"):
+    with override_engine("searxng", "http://127.0.0.1:9/hidden-place"):
         result = search()
     assert error_of(result) == ("unavailable", "The search engine failed")
     assert "hidden-place" not in result.text + caplog.text
@@ -193,6 +193,6 @@ def test_an_engine_that_is_not_there(caplog: pytest.LogCaptureFixture) -> None:
 )
 def test_an_engine_that_is_not_here_is_none(engine_name: str, wanted: str, lacking: bool) -> None:
     own = {"type": "router:web_search", "parameters": {"engine": wanted}}
-    with chosen(engine_name, ""):
+    with override_engine(engine_name, ""):
         for tool in (own, {"type": "web_search", "engine": wanted}):
             assert list_missing([tool]) == (["router:web_search"] if lacking else [])

@@ -26,13 +26,13 @@ def request(prompt: Prompt, at: Terms | None = None) -> WireRequest:
     return ANTHROPIC.request(prompt, at or terms())
 
 
-def sent(prompt: Prompt, at: Terms | None = None) -> dict[str, Any]:
-    return asking.sent(ANTHROPIC, prompt, at or terms())
+def sent_body(prompt: Prompt, at: Terms | None = None) -> dict[str, Any]:
+    return asking.sent_body(ANTHROPIC, prompt, at or terms())
 
 
 def sent_for(messages: list[dict[str, Any]], **fields: Any) -> dict[str, Any]:
     """What goes upstream for a chat body with these messages and fields."""
-    return sent(prompt({"messages": messages, **fields}))
+    return sent_body(prompt({"messages": messages, **fields}))
 
 
 def turns_for(*messages: dict[str, Any]) -> list[tuple[str, list[Any]]]:

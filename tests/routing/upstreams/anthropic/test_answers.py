@@ -17,7 +17,7 @@ def answer(*blocks: Any, **fields: Any) -> Answer:
     return ANTHROPIC.answer(orjson.dumps(message | fields), "application/json")
 
 
-def refused(body: bytes, content_type: str = "application/json") -> UpstreamFailure:
+def read_failure(body: bytes, content_type: str = "application/json") -> UpstreamFailure:
     with pytest.raises(UpstreamFailure) as caught:
         ANTHROPIC.answer(body, content_type)
     return caught.value
@@ -104,7 +104,7 @@ def test_the_matched_stop_sequence_and_the_tier() -> None:
 )
 def test_an_error_object_inside_a_200(kind: str, status: int) -> None:
     error = {"type": kind, "message": "m"}
-    failure = refused(orjson.dumps({"type": "error", "error": error}))
+    failure = read_failure(orjson.dumps({"type": "error", "error": error}))
     assert failure.status == status
     partial = answer({"type": "text", "text": "x"}, error=error)
     assert from_error_object(partial.error).status == status

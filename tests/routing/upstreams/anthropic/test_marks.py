@@ -47,7 +47,7 @@ def _inside(content: Any) -> Iterator[dict[str, Any]]:
         yield block
 
 
-def _marked(body: dict[str, Any]) -> list[tuple[bool, str | None]]:
+def _list_marks(body: dict[str, Any]) -> list[tuple[bool, str | None]]:
     """Whether each place carries a mark and for how long, as the model reads them."""
     places = [*_inside(body.get("tools")), *_inside(body.get("system"))]
     places += [block for turn in body["messages"] for block in _inside(turn["content"])]
@@ -59,7 +59,7 @@ def _marked(body: dict[str, Any]) -> list[tuple[bool, str | None]]:
 def test_the_last_marks_stay(body: dict[str, Any]) -> None:
     most = MARKS_MAX - (body.get("cache_control") is not None)
     before = repr(body)
-    given_marks, kept = _marked(body), _marked(limit_marks(body))
+    given_marks, kept = _list_marks(body), _list_marks(limit_marks(body))
     places = [place for place, (is_marked, _) in enumerate(given_marks) if is_marked][-most:]
     unmarked = (False, None)
     assert kept == [mark if place in places else unmarked for place, mark in enumerate(given_marks)]

@@ -12,16 +12,18 @@ from tests.routing.upstreams.anthropic.said import (
     HOUR,
     betas,
     request,
-    sent,
+    sent_body,
     terms,
 )
 
 
-def passed(fields: dict[str, Any], supported: Any = EVERYTHING, **told: Any) -> dict[str, Any]:
+def passed_fields(
+    fields: dict[str, Any], supported: Any = EVERYTHING, **told: Any
+) -> dict[str, Any]:
     """What goes upstream for these fields, without what is always there."""
     original = {"model": "acme/m", "max_tokens": 5_000, "messages": HI, **fields}
     asked = prompt({}, original=original, max_output_tokens=5_000)
-    body = sent(asked, terms(supported, **told))
+    body = sent_body(asked, terms(supported, **told))
     assert body.pop("model") == "up-1"
     del body["max_tokens"]
     if body["messages"] == original["messages"]:
@@ -36,7 +38,7 @@ def test_messages_go_as_they_came() -> None:
         assistant([block, {"type": "new_block", "x": None}]),
         assistant("again "),
     ]
-    body = sent(prompt({}, original={"messages": messages}))
+    body = sent_body(prompt({}, original={"messages": messages}))
     assert body == {"model": "up-1", "max_tokens": 4096, "messages": messages}
 
 
@@ -45,8 +47,8 @@ def test_the_gateways_own_fields_stay_here() -> None:
     own |= {"plugins": [], "route": "fallback", "preset": "p", "session_id": "s", "trace": {}}
     own |= {"user": "me", "stop_server_tools_when": [], "metadata": {"user_id": "me"}}
     own["stream"] = False
-    assert passed(own, EVERYTHING | own.keys()) == {}
-    assert passed(own, user_hash="ab")["metadata"] == {"user_id": "ab"}
+    assert passed_fields(own, EVERYTHING | own.keys()) == {}
+    assert passed_fields(own, user_hash="ab")["metadata"] == {"user_id": "ab"}
 
 
 SETTINGS: dict[str, Any] = {
@@ -65,20 +67,20 @@ SETTINGS: dict[str, Any] = {
 
 
 def test_parameters_go_as_they_came_where_they_are_listed() -> None:
-    assert passed(SETTINGS) == SETTINGS
+    assert passed_fields(SETTINGS) == SETTINGS
     kept = ("system", "cache_control", "context_management")
-    assert passed(SETTINGS, set()) == {name: SETTINGS[name] for name in kept}
-    assert passed({"inference_geo": "eu"}) == {}
+    assert passed_fields(SETTINGS, set()) == {name: SETTINGS[name] for name in kept}
+    assert passed_fields({"inference_geo": "eu"}) == {}
     listed = EVERYTHING | {"inference_geo"}
-    assert passed({"inference_geo": "eu"}, listed) == {"inference_geo": "eu"}
-    assert passed({"temperature": None, "thinking": None, "output_config": None}) == {}
+    assert passed_fields({"inference_geo": "eu"}, listed) == {"inference_geo": "eu"}
+    assert passed_fields({"temperature": None, "thinking": None, "output_config": None}) == {}
 
 
 @pytest.mark.parametrize(
     ("tier", "told"), [("standard_only", "standard_only"), ("auto", "auto"), ("flex", None)]
 )
 def test_the_tier(tier: str, told: Any) -> None:
-    assert passed({"service_tier": tier}).get("service_tier") == told
+    assert passed_fields({"service_tier": tier}).get("service_tier") == told
 
 
 @pytest.mark.parametrize(("cap", "budget"), [(None, 2_000), (1_500, 1_499), (1_000, None)])
@@ -88,13 +90,13 @@ def test_a_budget_stays_below_what_the_endpoint_gives_out(cap: Any, budget: Any)
     fields = {"thinking": thinking, "context_management": {"edits": edits}}
     told = {**fields, "thinking": {**thinking, "budget_tokens": budget}}
     without = {"context_management": {"edits": edits[1:]}}
-    assert passed(fields, output_cap=cap) == (told if budget else without)
+    assert passed_fields(fields, output_cap=cap) == (told if budget else without)
 
 
 def test_tools_of_the_gateway_are_taken_out() -> None:
     tools = [{"type": "router:datetime"}, {"type": "bash_20250124", "name": "bash"}]
-    assert passed({"tools": tools}) == {"tools": tools[1:]}
-    assert "tools" not in passed({"tools": tools[:1], "tool_choice": {"type": "auto"}})
+    assert passed_fields({"tools": tools}) == {"tools": tools[1:]}
+    assert "tools" not in passed_fields({"tools": tools[:1], "tool_choice": {"type": "auto"}})
 
 
 @pytest.mark.parametrize(
@@ -108,7 +110,7 @@ def test_thinking_is_asked_for_in_the_middle_of_calls_that_were_made_with_it(
     told = user([{"type": "tool_result", "tool_use_id": "t"}])
     thinking = {"type": "enabled", "budget_tokens": 2_000}
     fields = {"messages": [*HI, assistant([first, used]), told], "thinking": thinking}
-    assert ("thinking" in passed(fields)) is is_asked
+    assert ("thinking" in passed_fields(fields)) is is_asked
 
 
 def test_the_last_breakpoints_stay_and_the_body_is_not_touched() -> None:
@@ -117,14 +119,14 @@ def test_the_last_breakpoints_stay_and_the_body_is_not_touched() -> None:
     messages = [user([{**result, "cache_control": EPHEMERAL}, b])]
     fields = {"system": [s], "messages": messages, "cache_control": EPHEMERAL}
     before = repr(fields)
-    assert passed(fields) == {"system": [text("s")], "cache_control": EPHEMERAL}
+    assert passed_fields(fields) == {"system": [text("s")], "cache_control": EPHEMERAL}
     assert repr(fields) == before
 
 
 FILE = {"type": "document", "source": {"type": "file", "file_id": "f"}}
 
 
-def edited(kind: str) -> dict[str, Any]:
+def context_edit(kind: str) -> dict[str, Any]:
     return {"context_management": {"edits": [{"type": kind}]}}
 
 
@@ -134,8 +136,8 @@ def edited(kind: str) -> dict[str, Any]:
         ({"cache_control": HOUR}, "extended-cache-ttl-2025-04-11"),
         ({"messages": [user([FILE, FILE])]}, "files-api-2025-04-14"),
         ({"messages": [{"role": "system", "content": "s"}]}, "mid-conversation-system-2026-04-07"),
-        (edited("compact_20260112"), "compact-2026-01-12"),
-        (edited("clear_tool_uses_20250919"), "context-management-2025-06-27"),
+        (context_edit("compact_20260112"), "compact-2026-01-12"),
+        (context_edit("clear_tool_uses_20250919"), "context-management-2025-06-27"),
         ({"output_config": {"task_budget": {"total": 20_000}}}, "task-budgets-2026-03-13"),
         ({"speed": "fast"}, "fast-mode-2026-02-01"),
         (

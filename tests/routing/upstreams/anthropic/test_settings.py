@@ -13,7 +13,7 @@ from tests.routing.upstreams.anthropic.said import (
     TOOL,
     betas,
     request,
-    sent,
+    sent_body,
     terms,
 )
 
@@ -22,7 +22,7 @@ ALWAYS = ("model", "messages", "max_tokens")
 
 def only(fields: dict[str, Any], supported: Any = EVERYTHING) -> dict[str, Any]:
     """The settings sent for these chat fields, without what is always there."""
-    body = sent(prompt({"messages": HI, **fields}), terms(supported))
+    body = sent_body(prompt({"messages": HI, **fields}), terms(supported))
     return {name: value for name, value in body.items() if name not in ALWAYS}
 
 
@@ -35,7 +35,7 @@ def test_the_call_itself() -> None:
         ("anthropic-version", "2023-06-01"),
         ("x-api-key", "secret"),
     )
-    assert sent(prompt({"messages": HI}, stream=True))["stream"] is True
+    assert sent_body(prompt({"messages": HI}, stream=True))["stream"] is True
     plain = dict(request(prompt({"messages": HI}), terms(credential=None)).headers)
     assert "x-api-key" not in plain
     assert plain["Accept"] == "application/json"
@@ -47,7 +47,9 @@ def test_the_call_itself() -> None:
 )
 def test_the_output_limit(wanted: Any, cap: Any, default: int, limit: int) -> None:
     told = terms(output_cap=cap, output_default=default)
-    assert sent(prompt({"messages": HI}, max_output_tokens=wanted), told)["max_tokens"] == limit
+    assert (
+        sent_body(prompt({"messages": HI}, max_output_tokens=wanted), told)["max_tokens"] == limit
+    )
 
 
 def test_nothing_is_sent_that_the_endpoint_does_not_list() -> None:
@@ -62,7 +64,7 @@ def test_nothing_is_sent_that_the_endpoint_does_not_list() -> None:
     }
     assert only(fields, set()) == {}
     # Of the end user there is a hash, and a verbosity is an effort.
-    hashed = sent(prompt({"messages": HI, **fields}), terms({"verbosity"}, user_hash="ab12"))
+    hashed = sent_body(prompt({"messages": HI, **fields}), terms({"verbosity"}, user_hash="ab12"))
     assert hashed["metadata"] == {"user_id": "ab12"}
     assert hashed["output_config"] == {"effort": "low"}
     assert "seed" not in only(fields, EVERYTHING | {"seed"})
@@ -190,16 +192,16 @@ THINKING: list[tuple[str, int, dict[str, Any], Any]] = [
 @pytest.mark.parametrize(("supported", "limit", "wishes", "told"), THINKING)
 def test_thinking(supported: str, limit: int, wishes: dict[str, Any], told: Any) -> None:
     listed = EVERYTHING - {"reasoning"} | set(supported.split())
-    body = sent(prompt({"messages": HI}, max_output_tokens=limit, **wishes), terms(listed))
+    body = sent_body(prompt({"messages": HI}, max_output_tokens=limit, **wishes), terms(listed))
     assert (body.get("thinking"), body.get("output_config", {}).get("effort")) == told
 
 
 def test_sampling_that_thinking_does_not_go_with_is_left_out() -> None:
     chat = {"messages": HI, "temperature": 0.2, "top_k": 5, "top_p": 0.5, "stop": "x"}
-    body = sent(prompt(chat, effort="high"))
+    body = sent_body(prompt(chat, effort="high"))
     assert not {"temperature", "top_k", "top_p"} & body.keys()
     assert body["stop_sequences"] == ["x"]
-    assert sent(prompt({**chat, "top_p": 0.96}, effort="high"))["top_p"] == 0.96
+    assert sent_body(prompt({**chat, "top_p": 0.96}, effort="high"))["top_p"] == 0.96
 
 
 @pytest.mark.parametrize(
@@ -212,8 +214,8 @@ def test_sampling_that_thinking_does_not_go_with_is_left_out() -> None:
     ids=["a call is demanded", "an answer to continue", "calls made without thinking"],
 )
 def test_where_thinking_is_refused_the_answer_matters_more(chat: dict[str, Any]) -> None:
-    assert "thinking" not in sent(prompt(chat, effort="high"))
-    assert sent(prompt(chat, effort="none"))["thinking"] == {"type": "disabled"}
+    assert "thinking" not in sent_body(prompt(chat, effort="high"))
+    assert sent_body(prompt(chat, effort="none"))["thinking"] == {"type": "disabled"}
 
 
 def test_thinking_goes_on_between_calls() -> None:
@@ -230,10 +232,10 @@ def test_breakpoints_in_either_spelling_and_the_automatic_one() -> None:
     said = [user([explicit, text("b", prompt_cache_breakpoint=None)])]
     chat: dict[str, Any] = {"messages": said, "cache_control": HOUR}
     assert betas(request(prompt(chat))) == ["extended-cache-ttl-2025-04-11"]
-    content = sent(prompt(chat))["messages"][0]["content"]
+    content = sent_body(prompt(chat))["messages"][0]["content"]
     assert [block["cache_control"] for block in content] == [EPHEMERAL, HOUR]
     chat["prompt_cache_options"] = {"mode": "explicit"}
-    assert "cache_control" not in sent(prompt(chat))["messages"][0]["content"][1]
+    assert "cache_control" not in sent_body(prompt(chat))["messages"][0]["content"][1]
 
 
 EFFORTS = EVERYTHING - {"reasoning"} | {"reasoning_effort"}
@@ -287,11 +289,11 @@ def test_what_chat_says_beside_a_messages_body(
 ) -> None:
     original = {"model": "acme/m", "max_tokens": 5_000, "messages": HI, **own}
     asked = prompt(beside, original=original, max_output_tokens=5_000, **wishes)
-    body = sent(asked, terms(supported))
+    body = sent_body(asked, terms(supported))
     assert {name: value for name, value in body.items() if name not in ALWAYS} == told
 
 
 def test_an_answer_to_continue_is_not_thought_about() -> None:
     original = {"max_tokens": 5_000, "messages": [*HI, assistant("And so")]}
     asked = prompt({}, original=original, max_output_tokens=5_000, reasoning_tokens=2_000)
-    assert "thinking" not in sent(asked)
+    assert "thinking" not in sent_body(asked)

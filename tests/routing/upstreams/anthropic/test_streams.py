@@ -112,13 +112,15 @@ def test_an_input_without_fragments_is_told_whole(given: Any, arguments: str, en
 
 
 def test_the_end_tells_the_reason_the_sequence_and_why_it_refused() -> None:
-    def ended(**delta: Any) -> Event:
+    def end_event(**delta: Any) -> Event:
         [event] = read({"type": "message_delta", "delta": delta})
         return event
 
-    refused = ended(stop_reason="refusal", stop_details={"type": "refusal", "explanation": "no"})
+    refused = end_event(
+        stop_reason="refusal", stop_details={"type": "refusal", "explanation": "no"}
+    )
     assert (refused.native_finish, refused.delta) == ("refusal", {"refusal": "no"})
-    assert ended(stop_reason="stop_sequence", stop_sequence="END").stop_sequence == "END"
+    assert end_event(stop_reason="stop_sequence", stop_sequence="END").stop_sequence == "END"
 
 
 @pytest.mark.parametrize(

@@ -29,21 +29,21 @@ def call(made: Prompt, at: Terms | None = None) -> WireRequest:
     return RESPONSES.request(made, at or terms())
 
 
-def sent(body: dict[str, Any] | None = None, at: Terms | None = None, **changes: Any) -> Any:
+def sent_body(body: dict[str, Any] | None = None, at: Terms | None = None, **changes: Any) -> Any:
     """The parsed body of the call that a chat-shaped body makes."""
-    return asking.sent(RESPONSES, prompt(body, **changes), at or terms())
+    return asking.sent_body(RESPONSES, prompt(body, **changes), at or terms())
 
 
 def items_of(*messages: dict[str, Any]) -> list[dict[str, Any]]:
-    items: list[dict[str, Any]] = sent({"messages": list(messages)})["input"]
+    items: list[dict[str, Any]] = sent_body({"messages": list(messages)})["input"]
     return items
 
 
-def passed(original: dict[str, Any], at: Terms | None = None, **changes: Any) -> Any:
+def passed_body(original: dict[str, Any], at: Terms | None = None, **changes: Any) -> Any:
     """The parsed body of the call that a caller of the same format makes, without what is the same
     in all of them."""
     whole = {"model": "acme/small", "input": "hi", **original}
-    made = asking.sent(RESPONSES, prompt(original=whole, **changes), at or terms())
+    made = asking.sent_body(RESPONSES, prompt(original=whole, **changes), at or terms())
     same = {"model": "up-1", "store": False, "stream": False, "input": whole["input"]}
     assert {name: made.pop(name) for name in same} == same
     return made

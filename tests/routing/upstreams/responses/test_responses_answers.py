@@ -21,7 +21,7 @@ def message(*content: dict[str, Any], **fields: Any) -> dict[str, Any]:
     return {"type": "message", "role": "assistant", "content": list(content), **fields}
 
 
-def said(text: str, **fields: Any) -> dict[str, Any]:
+def text_part(text: str, **fields: Any) -> dict[str, Any]:
     return {"type": "output_text", "text": text, "annotations": [], **fields}
 
 
@@ -29,7 +29,7 @@ CALL = {"type": "function_call", "id": "fc_1", "call_id": "c1", "name": "f", "ar
 
 
 def test_text_and_what_stands_around_it() -> None:
-    body = orjson.dumps(response([message(said("a"), said("b"))], service_tier="flex"))
+    body = orjson.dumps(response([message(text_part("a"), text_part("b"))], service_tier="flex"))
     read = RESPONSES.answer(body, "application/json; charset=utf-8")
     assert read.message == {"role": "assistant", "content": "ab"}
     assert (read.native_finish, read.upstream_id, read.service_tier) == ("stop", "resp_1", "flex")
@@ -59,7 +59,9 @@ def test_reasoning_in_pieces_that_can_be_replayed() -> None:
     content = [{"type": "reasoning_text", "text": "t"}]
     first = {"id": "rs_1", "summary": summary, "content": content, "encrypted_content": "E"}
     second = {"id": "rs_2", "summary": [], "encrypted_content": "F"}
-    read = answer(*({"type": "reasoning", **item} for item in (first, second)), message(said("x")))
+    read = answer(
+        *({"type": "reasoning", **item} for item in (first, second)), message(text_part("x"))
+    )
     common = {"id": "rs_1", "format": "openai-responses-v1", "index": 0}
     assert read.message["reasoning"] == "a\n\nb\n\nt"
     assert read.message["reasoning_details"] == [
@@ -82,9 +84,9 @@ def test_citations_are_counted_from_where_the_content_begins() -> None:
     places = {"start_index": 1, "end_index": 2}
     other = {"type": "file_citation", "file_id": "f", "filename": "n", "index": 0}
     read = answer(
-        message(said("abc", annotations=[{**citation, **places}, other])),
-        message(said("de", annotations=[{**citation, **places, "content": "d"}])),
-        message(said("fgh", annotations=[{"type": "url_citation", "url": "https://b"}])),
+        message(text_part("abc", annotations=[{**citation, **places}, other])),
+        message(text_part("de", annotations=[{**citation, **places, "content": "d"}])),
+        message(text_part("fgh", annotations=[{"type": "url_citation", "url": "https://b"}])),
     )
     cited = [annotation["url_citation"] for annotation in read.message["annotations"]]
     assert cited == [
@@ -100,7 +102,7 @@ def test_refusals_images_and_logprobs() -> None:
     plain = {"token": "b", "logprob": -1}
     logprobs = [{**token, "top_logprobs": [plain]}, {"token": 1}, plain]
     read = answer(
-        message(said("ab", logprobs=logprobs), {"type": "refusal", "refusal": "no"}),
+        message(text_part("ab", logprobs=logprobs), {"type": "refusal", "refusal": "no"}),
         {"type": "image_generation_call", "id": "i", "result": "AAAA", "output_format": "webp"},
         {"type": "image_generation_call", "id": "j", "result": None},
     )
@@ -139,7 +141,7 @@ def test_searches_are_counted_beside_the_tokens() -> None:
     assert usage["server_tool_use_details"] == {"web_search_requests": 2}
 
 
-def failed(code: str, **fields: Any) -> dict[str, Any]:
+def failed_response(code: str, **fields: Any) -> dict[str, Any]:
     return {"status": "failed", "error": {"code": code, "message": "x"}, **fields}
 
 
@@ -150,17 +152,17 @@ TOO_LONG = "context_length_exceeded"
 @pytest.mark.parametrize(
     ("fields", "status", "error_type"),
     [
-        (failed("server_error"), 502, UNAVAILABLE),
-        (failed("rate_limit_exceeded"), 429, "rate_limit_exceeded"),
-        (failed("invalid_prompt"), 400, "invalid_request"),
-        (failed("invalid_prompt", error_type=TOO_LONG), 400, TOO_LONG),
-        (failed("image_content_policy_violation"), 403, "content_policy_violation"),
+        (failed_response("server_error"), 502, UNAVAILABLE),
+        (failed_response("rate_limit_exceeded"), 429, "rate_limit_exceeded"),
+        (failed_response("invalid_prompt"), 400, "invalid_request"),
+        (failed_response("invalid_prompt", error_type=TOO_LONG), 400, TOO_LONG),
+        (failed_response("image_content_policy_violation"), 403, "content_policy_violation"),
         *[({"status": word}, 502, UNAVAILABLE) for word in ("failed", "cancelled", "in_progress")],
         ({"error": "boom"}, 502, UNAVAILABLE),
     ],
 )
 def test_failures_inside_a_200(fields: dict[str, Any], status: int, error_type: str) -> None:
-    read = answer(message(said("part")), **fields)
+    read = answer(message(text_part("part")), **fields)
     failure = from_error_object(read.error)
     assert (failure.told_status, failure.error_type) == (status, error_type)
     assert read.message["content"] == "part"

@@ -6,7 +6,7 @@ import pytest
 
 from routing.upstreams.responses.input_items import build_reasoning_items
 from tests.gateway.outbound.asking import assistant, call, result, text, user
-from tests.routing.upstreams.responses.prompts import USER, items_of, sent, terms
+from tests.routing.upstreams.responses.prompts import USER, items_of, sent_body, terms
 
 OWN = "openai-responses-v1"
 
@@ -47,16 +47,16 @@ EXPLICIT = {"prompt_cache_breakpoint": {"mode": "explicit"}}
 def test_a_leading_text_is_the_instructions_and_others_are_items(
     messages: Any, instructions: str | None, items: Any
 ) -> None:
-    made = sent({"messages": messages})
+    made = sent_body({"messages": messages})
     assert (made.get("instructions"), made["input"]) == (instructions, items)
 
 
 def test_a_marked_opening_keeps_its_mark_where_marks_are_taken() -> None:
     marked = text("a", cache_control={"type": "ephemeral", "ttl": "1h"})
     messages = {"messages": [system([marked]), USER]}
-    (opening, _) = sent(messages)["input"]
+    (opening, _) = sent_body(messages)["input"]
     assert opening["content"] == [{"type": "input_text", "text": "a", **EXPLICIT}]
-    assert sent(messages, terms(set()))["instructions"] == "a"
+    assert sent_body(messages, terms(set()))["instructions"] == "a"
 
 
 def image(**fields: Any) -> dict[str, Any]:
@@ -124,7 +124,9 @@ def test_an_answer_is_reasoning_then_text_then_calls() -> None:
     ]
 
 
-def thought(id: str | None, summary: str = "", content: str = "", seal: str | None = None) -> Any:
+def reasoning_item(
+    id: str | None, summary: str = "", content: str = "", seal: str | None = None
+) -> Any:
     """A reasoning item, each word of summary and content as a piece of its own."""
     item: dict[str, Any] = {"type": "reasoning", **({"id": id} if id else {})}
     item["summary"] = [{"type": "summary_text", "text": said} for said in summary.split()]
@@ -149,23 +151,23 @@ SEAL = detail("encrypted", "E", **FIRST)
                 ],
                 *[SEAL, detail("encrypted", "F", id="rs_2", index=1)],
             ],
-            [thought("rs_1", "a b", "t", "E"), thought("rs_2", seal="F")],
+            [reasoning_item("rs_1", "a b", "t", "E"), reasoning_item("rs_2", seal="F")],
         ),
         (
             [
                 *[detail("summary", "a", index=0), SEAL, detail("summary", "b", id=None, index=1)],
                 detail("encrypted", "F", id=None, index=1, format="xai-responses-v1"),
             ],
-            [thought("rs_1", "a", seal="E"), thought(None, "b", seal="F")],
+            [reasoning_item("rs_1", "a", seal="E"), reasoning_item(None, "b", seal="F")],
         ),
         # A mere summary would be looked up in vain.
         ([detail("summary", "a", id="rs_1")], []),
         # Only what such an upstream wrote is replayed.
         *[
-            ([detail("encrypted", "E", format=format)], [thought(None, seal="E")])
+            ([detail("encrypted", "E", format=format)], [reasoning_item(None, seal="E")])
             for format in (None, "unknown", "azure-openai-responses-v1")
         ],
-        ([detail("text", "t", format=None, id="rs_1")], [thought("rs_1", content="t")]),
+        ([detail("text", "t", format=None, id="rs_1")], [reasoning_item("rs_1", content="t")]),
         ([detail("summary", "t", format="unknown")], []),
         ([detail("encrypted", "E", format="anthropic-claude-v1")], []),
         ([{"type": "reasoning.new", "format": OWN}], []),
@@ -179,14 +181,14 @@ def test_reasoning_is_put_together_again(details: Any, items: Any) -> None:
 def test_many_fragments_are_one_text() -> None:
     rest = [detail("summary", "b", **GOES_ON)] * 20_000
     details = [detail("summary", "a", id="rs_1"), *rest, detail("encrypted", "E", id="rs_1")]
-    assert build_reasoning_items(details) == [thought("rs_1", "a" + "b" * 20_000, seal="E")]
+    assert build_reasoning_items(details) == [reasoning_item("rs_1", "a" + "b" * 20_000, seal="E")]
 
 
 @pytest.mark.parametrize("type_", [{}, {"type": None}, {"type": []}, {"type": "reasoning.new"}])
 @pytest.mark.parametrize("beside", [{}, {"format": OWN}, {"id": ["x"]}])
 def test_details_of_no_known_type_are_left_out(type_: Any, beside: dict[str, Any]) -> None:
     own = detail("encrypted", "E", id="rs_1")
-    assert build_reasoning_items([{**type_, **beside}, own]) == [thought("rs_1", seal="E")]
+    assert build_reasoning_items([{**type_, **beside}, own]) == [reasoning_item("rs_1", seal="E")]
 
 
 def test_reasoning_that_led_to_nothing_stays_here() -> None:

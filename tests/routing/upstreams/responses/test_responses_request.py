@@ -9,9 +9,9 @@ from tests.routing.upstreams.responses.prompts import (
     USER,
     USUAL,
     call,
-    passed,
+    passed_body,
     prompt,
-    sent,
+    sent_body,
     terms,
 )
 
@@ -23,7 +23,7 @@ LOGPROBS = "message.output_text.logprobs"
 
 def only(body: dict[str, Any], at: Any = None, **changes: Any) -> dict[str, Any]:
     """What is sent beside what is always there."""
-    made = sent(body, at, **changes)
+    made = sent_body(body, at, **changes)
     return {name: value for name, value in made.items() if name not in ALWAYS}
 
 
@@ -36,20 +36,20 @@ def test_a_plain_call_stores_nothing_and_asks_for_nothing() -> None:
         "Authorization": "Bearer secret",
     }
     item = {"type": "message", "role": "user", "content": "hi"}
-    assert sent() == {"model": "up-1", "input": [item], "store": False, "stream": False}
+    assert sent_body() == {"model": "up-1", "input": [item], "store": False, "stream": False}
 
 
 def test_a_stream_is_asked_for_and_no_credential_is_made_up() -> None:
     headers = dict(call(prompt(stream=True), terms(credential=None)).headers)
     assert headers == {"Content-Type": "application/json", "Accept": "text/event-stream"}
-    assert sent(stream=True)["stream"] is True
+    assert sent_body(stream=True)["stream"] is True
 
 
 SCHEMA: dict[str, Any] = {"name": "s", "schema": {"type": "object"}}
 STRICT = {**SCHEMA, "strict": True, "description": "d"}
 
 
-def shaped(kind: str, **fields: Any) -> dict[str, Any]:
+def response_format(kind: str, **fields: Any) -> dict[str, Any]:
     return {"response_format": {"type": kind, **fields}}
 
 
@@ -68,14 +68,14 @@ def shaped(kind: str, **fields: Any) -> dict[str, Any]:
         ({"logprobs": True, "top_logprobs": 3.0}, {"top_logprobs": 3, "include": [LOGPROBS]}),
         ({"metadata": {"a": "b"}, "user": "u", "session_id": "s", "trace": {}, "models": []}, {}),
         ({"provider": {}, "plugins": [], "debug": {}, "route": None, "n": 1, "usage": {}}, {}),
-        (shaped("text"), {"text": {"format": {"type": "text"}}}),
-        (shaped("grammar", grammar="g"), {}),
+        (response_format("text"), {"text": {"format": {"type": "text"}}}),
+        (response_format("grammar", grammar="g"), {}),
         (
-            shaped("json_schema", json_schema={"name": "s"}),
+            response_format("json_schema", json_schema={"name": "s"}),
             {"text": {"format": {"type": "json_schema", **SCHEMA}}},
         ),
         (
-            {**shaped("json_schema", json_schema=STRICT), "verbosity": "high"},
+            {**response_format("json_schema", json_schema=STRICT), "verbosity": "high"},
             {"text": {"format": {"type": "json_schema", **STRICT}, "verbosity": "high"}},
         ),
     ],
@@ -85,7 +85,12 @@ def test_parameters(given: dict[str, Any], expected: dict[str, Any]) -> None:
 
 
 def test_nothing_but_the_conversation_goes_to_an_endpoint_that_lists_nothing() -> None:
-    body = {"temperature": 1, "tools": [FUNCTION], "tool_choice": "auto", **shaped("json_object")}
+    body = {
+        "temperature": 1,
+        "tools": [FUNCTION],
+        "tool_choice": "auto",
+        **response_format("json_object"),
+    }
     body |= {"reasoning": {"effort": "low"}, "logprobs": True, "verbosity": "low"}
     assert only(body, terms(set(), user_hash="u"), effort="low") == {}
 
@@ -177,7 +182,7 @@ UNSEEN = {"exclude_reasoning": True}
 def test_reasoning_where_either_word_of_the_catalogue_lists_it(
     body: dict[str, Any], wishes: dict[str, Any], reasoning: Any, include: Any, word: str
 ) -> None:
-    made = sent(body, terms({word}), **wishes)
+    made = sent_body(body, terms({word}), **wishes)
     assert (made.get("reasoning"), made.get("include")) == (reasoning, include)
 
 
@@ -195,8 +200,8 @@ def test_the_callers_own_body_is_left_as_it_is() -> None:
     body = {"messages": messages, "tools": [FUNCTION], "reasoning": {"effort": "low"}}
     original = {"input": ITEMS, "include": [SEALED], "reasoning": {"effort": "low"}}
     before = repr((body, original))
-    sent(body, effort="low")
-    passed(original, effort="low")
+    sent_body(body, effort="low")
+    passed_body(original, effort="low")
     assert repr((body, original)) == before
 
 
@@ -205,20 +210,20 @@ def test_the_callers_own_body_is_left_as_it_is() -> None:
 
 def test_a_choice_among_tools_of_an_item_goes_with_it() -> None:
     added = {"type": "additional_tools", "role": "developer", "tools": [{"type": "mcp"}]}
-    assert passed({"input": [added], "tool_choice": "required"})["tool_choice"] == "required"
+    assert passed_body({"input": [added], "tool_choice": "required"})["tool_choice"] == "required"
 
 
 @pytest.mark.parametrize("supported", [{"logprobs"}, set()])
 def test_log_probabilities_are_asked_of_those_who_have_them(supported: set[str]) -> None:
     told = {"include": [LOGPROBS]} if supported else {}
-    assert passed({"include": [LOGPROBS]}, terms(supported)) == told
+    assert passed_body({"include": [LOGPROBS]}, terms(supported)) == told
 
 
 def test_items_and_tools_go_as_they_came() -> None:
     tools = [{"type": "custom", "name": "t", "format": {"type": "text"}}, {"type": "mcp", "x": [1]}]
     choice = {"type": "allowed_tools", "mode": "auto", "tools": [{"type": "mcp"}]}
     given = {"tools": tools, "tool_choice": choice, "instructions": "i"}
-    assert passed({"input": ITEMS, **given}) == {**given, "include": [SEALED]}
+    assert passed_body({"input": ITEMS, **given}) == {**given, "include": [SEALED]}
 
 
 def test_the_gateways_fields_stay_here() -> None:
@@ -232,14 +237,16 @@ def test_the_gateways_fields_stay_here() -> None:
     gateways |= {"safety_identifier": "me", "stop_server_tools_when": [], "metadata": {"a": "b"}}
     gateways |= {"store": False, "background": False, "previous_response_id": None, "prompt": None}
     gateways |= {"truncation": "auto", "max_tool_calls": 3}
-    assert passed(gateways, terms(user_hash="hash")) == {"user": "hash", "include": [SEALED]}
+    assert passed_body(gateways, terms(user_hash="hash")) == {"user": "hash", "include": [SEALED]}
 
 
 def test_what_the_endpoint_does_not_list_is_left_out() -> None:
     original = {"temperature": 1, "top_p": 0.5, "top_logprobs": 2, "service_tier": "flex"}
     original |= {"tools": [{"type": "mcp"}], "tool_choice": "auto", "parallel_tool_calls": True}
     original |= {"text": {"format": {"type": "text"}, "verbosity": "low"}, "include": [SEALED]}
-    assert passed({**original, "reasoning": {"effort": "low"}}, terms(set()), effort="low") == {}
+    assert (
+        passed_body({**original, "reasoning": {"effort": "low"}}, terms(set()), effort="low") == {}
+    )
 
 
 def test_what_it_lists_is_sent() -> None:
@@ -250,7 +257,7 @@ def test_what_it_lists_is_sent() -> None:
     at = terms(USUAL | {"foo", "seed"}, output_cap=20)
     told = {**plain, "top_logprobs": 2, "service_tier": "priority", "max_output_tokens": 20}
     told["text"] = {"format": {"type": "text"}}
-    assert passed({**original, "max_output_tokens": 50}, at, max_output_tokens=50) == told
+    assert passed_body({**original, "max_output_tokens": 50}, at, max_output_tokens=50) == told
 
 
 MODE = {"mode": "pro", "context": "auto"}
@@ -269,24 +276,28 @@ MODE = {"mode": "pro", "context": "auto"}
 def test_reasoning_is_resolved_and_always_sealed(
     given: Any, wishes: dict[str, Any], reasoning: Any, include: Any
 ) -> None:
-    made = passed({"reasoning": given}, **wishes)
+    made = passed_body({"reasoning": given}, **wishes)
     assert (made.get("reasoning"), made.get("include")) == (reasoning, include)
 
 
 def test_items_that_mean_nothing_to_the_upstream_are_left_out() -> None:
-    def thought(id: str, **fields: Any) -> dict[str, Any]:
+    def reasoning_item(id: str, **fields: Any) -> dict[str, Any]:
         return {"type": "reasoning", "id": id, "summary": [], **fields}
 
     content = [{"type": "reasoning_text", "text": "t"}]
-    kept = [thought("rs_1", encrypted_content="E"), thought("rs_4", content=content), USER]
+    kept = [
+        reasoning_item("rs_1", encrypted_content="E"),
+        reasoning_item("rs_4", content=content),
+        USER,
+    ]
     dropped = [
         # Made here.
-        thought(f"rs_{'a' * 32}_0", content=content),
-        thought("rs_2", content=content, format="unknown"),
-        {**thought("rs_3"), "summary": [{"type": "summary_text", "text": "s"}]},
+        reasoning_item(f"rs_{'a' * 32}_0", content=content),
+        reasoning_item("rs_2", content=content, format="unknown"),
+        {**reasoning_item("rs_3"), "summary": [{"type": "summary_text", "text": "s"}]},
         {"type": "router:datetime", "id": "x", "status": "completed"},
-        thought("rs_5", signature="s", format="anthropic-claude-v1"),
+        reasoning_item("rs_5", signature="s", format="anthropic-claude-v1"),
     ]
     items = [*dropped, {**kept[0], "format": "openai-responses-v1"}, *kept[1:]]
     whole = {"model": "acme/small", "input": items}
-    assert sent(original=whole)["input"] == kept
+    assert sent_body(original=whole)["input"] == kept
