@@ -70,7 +70,7 @@ def test_what_nobody_waits_for_goes_by_itself(hints: SharedCache) -> None:
         scope = f"s{next(_names)}"
         taken = store.take(build_order(scope, 1))
         assert taken is not None
-        start = taken.at_s // DAY_S * DAY_S
+        start = int(taken.at_s) // DAY_S * DAY_S
         store.add([(scope, start, -1)])
         calls = hints.calls
         with gevent.Timeout(10):
