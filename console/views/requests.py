@@ -211,7 +211,6 @@ def note_outcome(row: RequestRow) -> str:
     return row.refusal or tell_attempts(row)
 
 
-_ID: Final = Column("Id", lambda row: row.pk, "code", minor=True)
 COLUMNS: Final = (
     Column(
         "Time",
@@ -234,9 +233,10 @@ COLUMNS: Final = (
     Column("First token", lambda row: row.latency_ms, "ms", detail=True),
     Column("Duration", lambda row: row.duration_ms, "ms", order="duration"),
     Column("Cost", lambda row: row.charge_nano, "usd", order="cost"),
+    Column("Id ends with", lambda row: f"{row.pk}"[-6:], "code", minor=True),
 )
 _CSV_COLUMNS: Final = (
-    _ID,
+    Column("Id", lambda row: row.pk),
     *COLUMNS,
     Column("Session", lambda row: row.session_id),
     Column("End user", lambda row: row.external_user),
@@ -262,7 +262,7 @@ def show_requests(request: HttpRequest, page: PageContext) -> HttpResponse:
         )
         return csv_response("requests", _CSV_COLUMNS, rows)
     found = list_requests(page.scope, wanted, start=start, order=order, cursor=cursor)
-    table = Table((*COLUMNS, _ID), found.rows, "Requests", order, found.next_cursor)
+    table = Table(COLUMNS, found.rows, "Requests", order, found.next_cursor)
     is_live = order == NEWEST_FIRST and not cursor
     context: dict[str, Any] = {
         "title": "Requests",

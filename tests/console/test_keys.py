@@ -211,6 +211,7 @@ def test_the_page_s_figures_are_those_of_all_requests_and_limits_with_a_scope_st
     # A key that has some is no place to hide them.
     folded = "<details><summary>Rate limits"
     assert folded not in shown
+    assert shown.index("<summary>Rate limits") < shown.index('name="burst"')
     assert folded in client.get(reverse("console:new_key")).text
 
     fields = {"name": key.name, "limit_usd": "", "limit_reset": ""}

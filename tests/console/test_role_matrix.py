@@ -6,7 +6,9 @@ from itertools import product
 from typing import Any, Final, NamedTuple
 
 import pytest
+from django.db import connection
 from django.test import Client
+from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
 from accounts.models import AuditRecord
@@ -21,6 +23,8 @@ from tests.console.things import make_guardrail, make_intern, save_preset
 
 pytestmark = [pytest.mark.django_db, pytest.mark.both]
 
+# Home has most: a session, the person and where they belong, and what stands in each panel.
+QUERIES_MAX: Final = 16
 # Pages of the whole view, and for whom they are there.
 PAGES: Final[dict[str, Collection[str]]] = {
     **dict.fromkeys(("home", "top_tags", "first_request", "requests", "playground"), ROLES),
@@ -110,7 +114,9 @@ def test_each_page_is_there_for_its_roles_with_their_tenant_s_rows(
     clients = {role: ours.client(role) for role in ROLES}
     for role, (name, roles) in product(ROLES, PAGES.items()):
         account = {"account": str(ours.account.pk)} if role == "operator" else {}
-        answer = clients[role].get(reverse(f"console:{name}"), account)
+        with CaptureQueriesContext(connection) as captured:
+            answer = clients[role].get(reverse(f"console:{name}"), account)
+        assert (role, name, len(captured) <= QUERIES_MAX) == (role, name, True)
 
         # Everybody has settings, which begin elsewhere.
         refused = 302 if name == "settings" else 404
