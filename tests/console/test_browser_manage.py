@@ -100,6 +100,23 @@ def test_a_guardrail_is_written_in_rows_and_tried(facts: dict[str, Any], browser
     expect(tab.get_by_text("holds nobody any more")).to_be_visible()
 
 
+def test_other_rules_are_tried_on_what_was_asked(facts: dict[str, Any], browser: Browser) -> None:
+    ask(facts)
+    tab = sign_in(browser, facts)
+    tab.get_by_role("link", name="What-if", exact=True).click()
+    tab.get_by_label("Order of providers").select_option("price")
+    tab.get_by_label("Without", exact=True).select_option("simulated-thrifty")
+
+    tab.get_by_role("button", name="Replay").click()
+
+    expect(tab.get_by_role("heading", name="Who would answer")).to_be_visible()
+    for name in ("Cost before", "Cost after"):
+        expect(tab.locator(".tile", has_text=name)).to_contain_text("$0.0")
+    # The address says the rules: somebody else can open it.
+    assert "sort=price" in tab.url
+    assert "without=simulated-thrifty" in tab.url
+
+
 def test_an_intern_is_provisioned_talked_to_and_suspended(
     facts: dict[str, Any], browser: Browser
 ) -> None:
