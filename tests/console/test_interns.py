@@ -185,6 +185,7 @@ def test_what_no_intern_can_live_with_is_said_at_its_field(team: Team) -> None:
 def test_an_intern_is_told_what_it_is_for_and_whom_to_ask(
     team: Team, interns: dict[str, Intern], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    # There is no catalogue here that would know the model.
     monkeypatch.setattr(ModelField, "clean", CharField.clean)
     client, intern = team.client("member"), interns["own"]
     path = reverse("console:change_intern", args=[intern.pk])

@@ -185,6 +185,7 @@ def test_who_forgot_the_password_has_a_link_mailed_and_chooses_another(
         asked.append(name)
         return True
 
+    # What the page does before a worker is asked.
     monkeypatch.setattr(sign_in, "have_link_mailed", note)
     path = reverse("forgotten_password")
     assert path in Client(headers={"Accept": "text/html"}).get("/console/sign-in").text
@@ -249,6 +250,7 @@ def test_a_worker_is_told_and_a_queue_that_is_away_is_said(
     mailed: User, settings: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def ask(broker_url: str) -> int:
+        # A broker of this test alone, there or away.
         monkeypatch.setattr(celery, "connection_for_write", lambda: Connection(broker_url))
         return Client().post(reverse("forgotten_password"), {"name": " ada "}).status_code
 

@@ -314,6 +314,7 @@ def test_a_session_that_nobody_uses_ends_sooner(
     sign_in(client)
 
     def find_minutes_left(minutes: int, **headers: str) -> int:
+        # Hours cannot be waited for.
         monkeypatch.setattr("accounts.people.middleware.time.time", lambda: now_s + minutes * 60)
         client.get(reverse("mfa_index"), headers=headers)
         left = Session.objects.get().expire_date.timestamp() - now_s

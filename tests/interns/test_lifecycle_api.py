@@ -174,6 +174,7 @@ def test_a_suspension_that_takes_too_long_goes_on(farm: Farm, settings: Any) -> 
 
 
 def test_a_runtime_that_does_not_stop_runs_on(farm: Farm, monkeypatch: pytest.MonkeyPatch) -> None:
+    # The pause between tries would only be waited for.
     monkeypatch.setattr(teardown, "_PAUSE_S", 0)
     made = farm.running()
     path = f"/interns/{made['id']}/suspend"

@@ -183,6 +183,7 @@ def test_only_paths_that_answer_their_own_failures_go_straight(door: FrontDoor) 
 def test_a_port_that_is_limited_answers_nothing_else(
     door: FrontDoor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    # Ports of the process, which other tests share.
     monkeypatch.setattr(front, "_limited_ports", {})
     limit_port(8001, [("POST", CHAT)])
     limited, there = FrontDoor(), {"SERVER_PORT": "8001"}

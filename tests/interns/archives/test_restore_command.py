@@ -45,6 +45,7 @@ def test_who_was_booted_while_the_archive_was_read_keeps_the_disk(
         assert boot(farm, heir)["status"] == "running"
         return ""
 
+    # The intern boots at the one moment between the two looks at it.
     monkeypatch.setattr(command, "find_damage", read_long)
     with pytest.raises(Refused, match="is running"):
         restore(archive, heir)
@@ -69,6 +70,7 @@ def test_nobody_boots_a_disk_that_is_being_filled(
             restore(archive, heir)
         return int(fill(intern_id, file))
 
+    # What comes in between comes while the disk is filled.
     monkeypatch.setattr(type(driver), "restore", lambda self, *given: fill_slowly(*given))
     restore(archive, heir)
     assert not service.has_archive(Intern.objects.get(pk=heir["id"]))
@@ -91,6 +93,7 @@ def test_nobody_takes_a_disk_away_that_is_being_filled(
         assert "an operator" in farm.get(heir["id"])["last_failure_message"]
         return int(fill(intern_id, file))
 
+    # The deletion comes while the disk is filled.
     monkeypatch.setattr(type(driver), "restore", lambda self, *given: fill_slowly(*given))
     restore(archive, heir)
     assert heir["id"] in farm.script.read()["disks"]

@@ -138,6 +138,7 @@ def test_a_later_boot_waits_for_the_end_of_the_one_before(
     bench.driver.start(first)
     name = f"intern-{first.intern_id}"
     cluster.lost.add(name)
+    # The wait for a Pod that never ends is over at once, then long enough.
     monkeypatch.setattr(module, "END_S", -7.5)
     with pytest.raises(StopFailed, match="its node may be gone"):
         bench.driver.stop(first.intern_id)
@@ -213,6 +214,7 @@ def test_a_boot_comes_before_an_archive(
         driver.start(later)
         raise ArchiveFailed("its Pod has gone")
 
+    # A later boot comes while the disk is waited for.
     monkeypatch.setattr(driver, "_await_reader", boot_beside)
     with pytest.raises(ArchiveFailed, match="has gone"):
         driver.archive(plan.intern_id, io.BytesIO())
@@ -239,6 +241,7 @@ def test_changes_are_heard_and_not_asked_for(
     from interns.runtime.cluster import pods
     from interns.runtime.driver import StopFailed
 
+    # Two seconds between tries would only be waited for.
     monkeypatch.setattr(pods, "_PAUSE_S", 0.05)
     driver: Any = bench.driver
     plan = bench.plan()
@@ -326,6 +329,7 @@ def test_the_doctor_looks_for_interns_among_proxies(
         settings.TRUSTED_PROXIES = (ip_network(network),)
         return [each.state for each in examination.examine_proxies(Question())]
 
+    # The driver of this bench, which no setting names.
     monkeypatch.setattr(examination, "current_driver", lambda: bench.driver)
     assert examine("127.0.0.0/8") == ["unknown"]
     bench.driver.start(bench.plan())

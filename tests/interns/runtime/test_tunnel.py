@@ -71,6 +71,7 @@ def test_a_request_holds_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
     now = [0.0]
     used = UsedSignatures(lambda: now[0])
+    # A process without a shared cache.
     monkeypatch.setattr(tunnel, "shared_cache", lambda: SharedCache("", timeout_s=1))
     assert [used.use(signature) for signature in ("a", "b", "a")] == [True, True, False]
     # It is kept until it would be too old, whichever clock was ahead.
@@ -78,6 +79,7 @@ def test_a_request_holds_once(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not used.use("a")
     now[0] = 63.0
     assert used.use("a")
+    # A small memory, so that nine signatures overflow it.
     monkeypatch.setattr(tunnel, "_USED_MAX", 3)
     assert [used.use(str(number)) for number in range(9)] == [True] * 9
     assert len(used._until) <= 3
@@ -93,6 +95,7 @@ def test_a_request_holds_once_for_all_processes(
     from interns.runtime import tunnel
 
     store = SharedCache(valkey.url, timeout_s=5)
+    # The store of this test, which no setting names.
     monkeypatch.setattr(tunnel, "shared_cache", lambda: store)
     signature = uuid4().hex
     assert UsedSignatures().use(signature)

@@ -158,7 +158,12 @@ def chat_with(part: Body, role: str = "user") -> Body:
 
 
 def messages_with(block: Body) -> Body:
-    return {"messages": [messages.said("assistant", messages.USE), messages.said("user", block)]}
+    return {
+        "messages": [
+            messages.message_by("assistant", messages.USE),
+            messages.message_by("user", block),
+        ]
+    }
 
 
 def responses_with(part: Body, *, of_tool: bool = False) -> Body:

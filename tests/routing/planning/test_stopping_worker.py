@@ -21,6 +21,7 @@ def stop(*_: Any) -> None:
 
 
 def test_a_classifier_s_request_ends_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    # No decision is asked for: only what becomes of its end is looked at, and it ends as here.
     plugin = {"id": "auto-router", "classifier": {"classes": {}}}
     monkeypatch.setattr(classification, "find_auto_plugin", lambda *_: plugin)
     monkeypatch.setattr(classification, "_ask", stop)
@@ -35,6 +36,7 @@ def test_a_guard_s_request_ends_with_it(monkeypatch: pytest.MonkeyPatch) -> None
     said = {"kind": "decision", "on": "both", "action": "block", "shadow": False}
     said |= {"timeout_ms": 100, "on_failure": "open", "model": "solo/judge"}
     (guard,) = read_external_guards([said])
+    # Nor here: of the request only its deadline counts.
     guards = ExternalGuards(Mock(deadline=inf), [PlacedGuard(guard, "workspace", None)])
     monkeypatch.setattr(guards, "_decide", stop)
 

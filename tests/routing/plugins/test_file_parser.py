@@ -236,7 +236,7 @@ def test_the_other_formats_have_files_too_and_tools_of_a_provider_would_get_lost
     assert "Hello there" in after.body["messages"][0]["content"][0]["text"]
     assert after.rewritten
     bytes_of = {"media_type": "application/pdf", "data": HELLO.partition(",")[2]}
-    said = [messages.said("user", messages.document("base64", **bytes_of))]
+    said = [messages.message_by("user", messages.document("base64", **bytes_of))]
     tools = [{"type": "bash_20250124", "name": "bash"}]
     with pytest.raises(GatewayError, match="bash_20250124 beside file-parser"):
         FileParser(TEXT_ENGINE).change_request(

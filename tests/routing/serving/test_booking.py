@@ -132,6 +132,7 @@ def test_what_is_to_be_done_meanwhile_is_done_before_the_wait(desk, wait: bool) 
 def test_what_a_tool_asked_of_a_model_is_booked_without_a_report_of_its_own(desk) -> None:
     desk.call.parent, desk.call.content = call_to(endpoint()), None
     desk.call.stages = [{"type": "input"}]
+    # Of the guard only its stages are booked.
     desk.call.output_guard = Mock(take_stages=lambda: [{"type": "output"}])
 
     answer = settle(desk.call, failed_outcome(NotFound("gone")), meanwhile=lambda: "answer")

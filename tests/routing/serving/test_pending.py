@@ -137,6 +137,7 @@ def test_a_worker_that_stops_while_a_guard_looks_for_who_has_left_charges_what_w
 
     relay = build_relay(waiting._progress, waiting._attempt)
     waiting._asks_guards = True
+    # Only the wait for the guard runs; how the stream ends is noted, not booked.
     monkeypatch.setattr(waiting, "_try_all", lambda: waiting._let_guard_look(relay, look))
     monkeypatch.setattr(waiting, "_settle_hang_up", lambda: booked.append("cancelled"))
     monkeypatch.setattr(waiting, "_settle_failure", lambda *_, **__: booked.append("failed"))

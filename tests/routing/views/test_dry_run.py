@@ -1,4 +1,8 @@
-"""A request that is only planned, to see whether the response cache answers it."""
+"""A request that is only planned, to see whether the response cache answers it.
+
+Mocks stand for everything around the one step that is looked at: how often a request is planned,
+and how, shows in no answer.
+"""
 
 from typing import Any
 from unittest.mock import Mock, call
