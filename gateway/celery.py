@@ -11,11 +11,11 @@ from django.conf import settings
 from django.db.backends.signals import connection_created
 from kombu.transport import TRANSPORT_ALIASES, redis
 
-from gateway.cluster_connection import ClusterConnection
 from gateway.database.outages import database, queue
 from gateway.environment.interns import name_host_queue
 from gateway.home import home, private_folder
 from gateway.logs.setup import configure
+from gateway.outbound.cluster_connection import ClusterConnection
 
 log = logging.getLogger("gateway.worker")
 

@@ -23,9 +23,9 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 from redis.sentinel import Sentinel, SentinelConnectionPool
 
-from gateway.cluster_connection import ClusterConnection
 from gateway.database.db import under_gevent
 from gateway.environment.redis_url import SLOT_TAG, read_cluster_url, read_sentinel_url
+from gateway.outbound.cluster_connection import ClusterConnection
 
 log = logging.getLogger("gateway.hints")
 T = TypeVar("T")
