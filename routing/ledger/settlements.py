@@ -67,7 +67,7 @@ def settle_orders(
     chosen: dict[str, SettleOrder | ReleaseOrder] = {}
     for order in orders:
         first = chosen.setdefault(order.generation_id, order)
-        if isinstance(first, ReleaseOrder) and isinstance(order, SettleOrder):
+        if isinstance(first, ReleaseOrder):
             chosen[order.generation_id] = order
     orders = list(chosen.values())
     # Waits for anybody who settles the same generation, or changes a limit, before reading.

@@ -15,9 +15,9 @@ from accounts.identity import own_tokens
 from accounts.keystring import hash_key
 from accounts.models import ApiKey
 from accounts.money import NANO_PER_USD
-from accounts.rates import daily_limit, read_free_requests
+from accounts.rates import daily_limit, guard_lookup, read_free_requests
 from accounts.services.keys import set_disabled
-from gateway.limits.limits import DAY_S, MINUTE_S, rate_limiter
+from gateway.limits.limits import DAY_S, MINUTE_S, Limit, rate_limiter
 from tests.accounts.office import KEYS, Office, open_office
 from tests.support.windows import within_one
 
@@ -138,6 +138,10 @@ def test_free_requests_of_a_day_depend_on_what_was_bought(settings: Settings) ->
 
 
 # --- Wrong credentials ----------------------------------------------------------------------------
+
+
+def test_without_a_limit_every_credential_is_looked_up() -> None:
+    assert guard_lookup(lambda: "found", limit=Limit(somewhere(), 0, MINUTE_S)) == "found"
 
 
 def test_too_many_wrong_keys_from_one_address_are_not_looked_up(

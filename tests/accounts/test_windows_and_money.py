@@ -8,13 +8,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from accounts.models import ApiKey
+from accounts.models import ApiKey, Workspace
 from accounts.money import format_dollars, parse_usd_argument, usd_to_nano
 from accounts.spending import (
     LIMITED_WINDOW,
+    UNREACHABLE_NANO,
+    EndUserBudget,
+    TagBudget,
     find_limited_window,
     find_window_end,
     find_window_starts,
+    read_end_user_budget,
+    read_tag_budgets,
 )
 
 WINDOWS = [
@@ -55,6 +60,21 @@ def test_each_reset_limits_a_window_of_its_own() -> None:
     assert LIMITED_WINDOW == {None: "total", "daily": "day", "weekly": "week", "monthly": "month"}
     assert find_limited_window(ApiKey(limit_reset="daily")) == "", "a key without a limit"
     assert find_limited_window(ApiKey(limit_nano=0, limit_reset="weekly")) == "week"
+
+
+def test_a_workspace_s_budgets_of_tags_and_end_users_are_read_from_its_columns() -> None:
+    workspace = Workspace(include_byok_in_budgets=True)
+    assert (read_tag_budgets(workspace), read_end_user_budget(workspace)) == ((), None)
+    month = {"interval": "monthly", "limit_nano": 5}
+    workspace.tag_budgets = [{"tag": tag, **month} for tag in ("team=*", "team=a=b")]
+    workspace.end_user_budget = month | {"limits": {"hash": 7}}
+    whose = workspace.pk.hex
+    assert read_tag_budgets(workspace) == tuple(
+        TagBudget(whose, "team", value, "month", 5, counts_byok=True) for value in (None, "a=b")
+    )
+    limits: dict[str, int | None] = {"hash": 7}
+    assert read_end_user_budget(workspace) == EndUserBudget(whose, "month", 5, limits, True)
+    assert UNREACHABLE_NANO < 2**63, "the column's end"
 
 
 def test_limits_are_told_in_dollars_and_cents_at_least() -> None:

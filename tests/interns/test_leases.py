@@ -35,7 +35,8 @@ def read(intern: Intern) -> Intern:
 
 
 def take(intern: Intern, kind: LeaseKind = LeaseKind.PROVISION, **more: Any) -> InternLease:
-    lease = leases.take(read(intern), kind, **({"by": "me", "now": NOW} | more))
+    asked: Any = {"by": "me", "now": NOW} | more
+    lease = leases.take(read(intern), kind, **asked)
     assert lease is not None
     return lease
 

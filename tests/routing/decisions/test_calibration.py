@@ -13,12 +13,13 @@ from routing.decisions.calibration import (
     TEMPERATURE_MAX,
     TEMPERATURE_MIN,
     Example,
+    _minimize,
     apply_temperature,
     build_report,
-    draw_reliability,
     fit_temperature,
     mean_loss,
 )
+from routing.decisions.diagram import draw_reliability
 
 weights = st.lists(st.floats(1e-6, 1), min_size=1, max_size=30)
 
@@ -107,3 +108,11 @@ def test_the_diagram_is_an_image_that_says_its_numbers():
     bars = root.findall("{http://www.w3.org/2000/svg}rect[@class='bar']")
     filled = [each for report in (before, after) for each in report.bins if each.answers]
     assert len(bars) == len(filled)
+    lines = root.findall("{http://www.w3.org/2000/svg}line[@class='sure']")
+    assert all(float(each.get("x1", "")) < float(each.get("x2", "")) for each in lines)
+
+
+@given(st.floats(10, 20))
+def test_a_minimum_is_found_wherever_it_lies(least):
+    found = _minimize(lambda place: (place - least) ** 2, 10, 20)
+    assert found == pytest.approx(least, abs=1e-5)

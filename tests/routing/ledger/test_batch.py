@@ -119,6 +119,15 @@ def test_a_hold_whose_commit_is_unknown_stands_once(books: Books) -> None:
     assert (totals(payer)[2], open_holds(payer)) == (3 * CENT, [CENT] * 3)
 
 
+def test_of_orders_for_one_generation_the_first_settlement_counts(books: Books) -> None:
+    payer = new_payer(USD)
+    hold = hold_order(payer, 10 * CENT)
+    books.one_by_one(hold)
+    release, first, second = release_order(hold), settle_order(hold, 3), settle_order(hold, 9)
+    assert books.one_by_one(release, first, second, release) == [True] * 4
+    assert totals(payer) == (USD, 3, 0)
+
+
 def test_one_by_one_they_ask_the_balance_where_it_is_enforced(books: Books) -> None:
     payer = new_payer(CENT)
     (refused,) = books.one_by_one(hold_order(payer, CENT + 1))
