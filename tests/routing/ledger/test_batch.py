@@ -309,6 +309,15 @@ def tag_payer(payer: Payer, **tags: str) -> Payer:
     return payer._replace(budgets=(*payer.budgets, *build_tag_scopes(budgets, tags)))
 
 
+def test_a_settlement_counts_where_its_hold_did_whatever_its_payer_knows(books: Books) -> None:
+    payer = new_payer(USD)
+    hold = hold_order(tag_payer(payer, team="red"), 5 * CENT)
+    books.one_by_one(hold)
+    books.one_by_one(settle_order(hold, 4 * CENT)._replace(payer=payer))
+    counter = SpendCounter.objects.get(scope="tag", account=payer.account_id)
+    assert (counter.spent_nano, counter.held_nano) == (4 * CENT, 0)
+
+
 def test_new_tags_send_no_batch_one_by_one(books: Books) -> None:
     one, other = new_payer(USD), new_payer(USD)
     books.meet(one, other)

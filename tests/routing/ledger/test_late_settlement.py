@@ -3,7 +3,7 @@
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from routing.history.models import LateHour, UsageHour, UsageRolled
@@ -32,6 +32,8 @@ def late_order(hold: HoldOrder, began: datetime) -> SettleOrder:
 
 
 @given(began=BEGINNINGS, waited=AGO)
+@example(began=datetime(2026, 1, 1, 7, tzinfo=UTC), waited=HOUR + MARKED_AFTER)
+@example(began=datetime(2026, 1, 1, 7, tzinfo=UTC), waited=HOUR - timedelta(seconds=1))
 def test_whatever_was_written_before_the_mark_is_there_when_its_hour_is_rolled_up(
     began: datetime, waited: timedelta
 ) -> None:
