@@ -34,7 +34,7 @@ def refuse_restore(intern_id: UUID) -> None:
     try:
         with _lock_path(intern_id).open("rb") as file:
             _try_lock(file.fileno(), fcntl.LOCK_SH)
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return
 
 
