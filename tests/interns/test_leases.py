@@ -7,7 +7,7 @@ from uuid import uuid4
 
 import pytest
 
-from interns import leases
+from interns import hosts, leases
 from interns.history import REAPER
 from interns.jobs.reaper import ReapCounts, publish_waiting, reap
 from interns.leases import InternLease, LeaseLost
@@ -233,7 +233,7 @@ def test_an_expired_operation_is_handed_on_once_and_its_attempts_are_counted(int
     assert (read(intern).lease_attempt, expiry_of(intern)) == (0, at)
 
 
-def test_a_reaper_sees_to_its_own_machine_s_expired_leases_oldest_first(farm, interns) -> None:
+def test_a_reaper_sees_to_its_own_machine_s_expired_leases(farm, interns, monkeypatch) -> None:
     intern, far = interns
     take(intern)
     take(far, host="far")
@@ -242,9 +242,19 @@ def test_a_reaper_sees_to_its_own_machine_s_expired_leases_oldest_first(farm, in
     assert reap(current_driver(), now=at - TICK) == ReapCounts()
     assert reap(current_driver(), now=at) == ReapCounts(again=1)
     assert publish_waiting() == 1
-    assert [each.intern_id for each in farm.queue.messages] == [intern.pk] * 2
+    assert {each.intern_id for each in farm.queue.messages} == {intern.pk}
     assert (read(far).lease_attempt, read(free).lease_id) == (0, None)
+    # No attempt was lost of what nobody began; what a worker lost is done again, whoever works.
+    assert read(intern).lease_attempt == 0
+    farm.queue.has_worker = False
+    Intern.objects.filter(pk=intern.pk).update(picked_at=NOW)
+    assert reap(current_driver(), now=at + leases.lease_term()) == ReapCounts(again=1)
+    assert read(intern).lease_attempt == 1
     farm.queue.down = True
     assert publish_waiting() == 0
+    # Nor does one whose name another machine has.
+    farm.queue.down = False
+    monkeypatch.setattr(hosts, "is_impostor", lambda: True)
+    assert (publish_waiting(), reap(current_driver())) == (0, ReapCounts())
     assert ReapCounts(1, 2, 3).add(ReapCounts(10, 20, 30)) == (11, 22, 33)
     assert history()[-1][4] != REAPER

@@ -10,7 +10,13 @@ from accounts.models import ApiKey, Hold, LedgerEntry, SpendCounter
 from accounts.spending import TagBudget, build_tag_scopes
 from routing.ledger.batch import apply_batch, apply_one_by_one
 from routing.ledger.counters import CounterCache
-from routing.ledger.orders import HoldRefusal, Order, Payer, ReleaseOrder, TopUpOrder
+from routing.ledger.orders import (
+    HoldRefusal,
+    Order,
+    Payer,
+    ReleaseOrder,
+    TopUpOrder,
+)
 from routing.ledger.session import LedgerSession
 from routing.ledger.tickets import Ticket
 from tests.routing.ledger.books import (
@@ -92,6 +98,9 @@ def test_two_orders_of_two_accounts_stand_together(books: Books) -> None:
 
     assert books.apply(*holds)
 
+    # Nothing is asked of counters where none has a limit.
+    counted = [sql for sql in books.session.sent if sql.startswith("UPDATE accounts_spendcounter")]
+    assert len(counted) == 1
     assert (open_holds(first), open_holds(second)) == ([10 * CENT], [20 * CENT])
     assert (totals(first), totals(second)) == ((USD, 0, 10 * CENT), (USD, 0, 20 * CENT))
     assert key_counters(first)["day"] == (0, 10 * CENT)
@@ -229,6 +238,7 @@ def test_what_nobody_can_tell_in_advance_is_left_to_the_other_way(books: Books) 
         (TopUpOrder(hold.generation_id, payer, CENT),),
         (release_order(hold),),
         (settle_order(hold, CENT),),
+        (ReleaseOrder("gen-none", stranger, CENT), hold_order(payer, CENT)),
         # A hold that is not what it was believed to be, and one told of twice.
         (ReleaseOrder(hold.generation_id, payer, held_nano=2 * CENT),),
         (

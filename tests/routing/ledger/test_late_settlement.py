@@ -1,4 +1,5 @@
-"""Records that come after their hour may have been rolled up."""
+"""What is written beside a charge: records that come after their hour may have been rolled up, and
+what credentials of a pool spent."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -9,8 +10,9 @@ from hypothesis import strategies as st
 from routing.history.models import LateHour, UsageHour, UsageRolled
 from routing.history.rollup import roll_up
 from routing.history.spans import HOUR, hour_of
-from routing.ledger.orders import HoldOrder, SettleOrder
+from routing.ledger.orders import CredentialSpending, HoldOrder, SettleOrder
 from routing.ledger.records import MARKED_AFTER, ROLLED_AFTER, is_late
+from routing.metering.models import CredentialSpend
 from tests.routing.ledger.books import (
     CENT,
     USD,
@@ -76,3 +78,15 @@ def test_an_hour_with_a_late_record_is_rolled_up_anew(writer) -> None:
     assert (row.start, row.requests, row.charge_nano) == (hour_of(began), 2, 2 * CENT)
     assert UsageRolled.objects.get().until <= datetime.now(UTC) - ROLLED_AFTER
     assert roll_up(datetime.now(UTC)) == 0
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.both
+def test_what_credentials_of_a_pool_spent_is_summed_by_label(writer) -> None:
+    payer = new_payer(USD)
+    one, two = (CredentialSpending("acme", label, CENT) for label in ("one", "two"))
+    for spend in ((one, two), (one._replace(cost_nano=2 * CENT),)):
+        order = settle_order(place_standing(writer, payer, CENT), CENT)
+        assert carry_out(writer, order._replace(credential_spend=spend)) is True
+    rows = CredentialSpend.objects.order_by("label").values_list("label", "requests", "cost_nano")
+    assert list(rows) == [("one", 2, 3 * CENT), ("two", 1, CENT)]

@@ -20,9 +20,9 @@ from tests.routing.ledger.books import (
     key_counters,
     new_payer,
     open_holds,
-    placed,
+    place_standing,
     release_order,
-    renewed,
+    renew_payer,
     settle_order,
     totals,
 )
@@ -60,7 +60,7 @@ class Session:
         self.is_sqlite = is_sqlite
         self.sent: list[tuple[str, Any]] = []
 
-    def among(self, column: str, ids: list[UUID]) -> tuple[str, list[UUID]]:
+    def build_membership(self, column: str, ids: list[UUID]) -> tuple[str, list[UUID]]:
         return column, ids
 
     def execute(self, sql: str, parameters: Any) -> None:
@@ -92,7 +92,7 @@ def with_budgets(payer: Payer) -> tuple[Payer, SpendScope]:
     budget = SpendScope("workspace", payer.workspace_id.hex, "month", 30 * CENT, counts_byok=True)
     guardrail = format_guardrail_scope_id(uuid4(), key=payer.key_id)
     only_warns = SpendScope("guardrail", guardrail, "week", CENT, False, is_enforced=False)
-    return renewed(payer)._replace(budgets=(budget, only_warns)), budget
+    return renew_payer(payer)._replace(budgets=(budget, only_warns)), budget
 
 
 @pytest.mark.django_db(transaction=True)
@@ -110,9 +110,9 @@ def test_a_refusal_says_what_was_left_held_and_asked(writer) -> None:
         *(2 * USD, USD, 0, 50 * CENT, 0, None, None, CENT),
         budgets=(BudgetState(budget, 30 * CENT, 0, 2 * USD + CENT),),
     )
-    spent = placed(writer, payer, 10 * CENT)
+    spent = place_standing(writer, payer, 10 * CENT)
     carry_out(writer, settle_order(spent, 10 * CENT, byok_nano=4 * CENT))
-    placed(writer, payer, 5 * CENT, byok_nano=2 * CENT)
+    place_standing(writer, payer, 5 * CENT, byok_nano=2 * CENT)
     assert refuse(20 * CENT, 3 * CENT) == HoldRefusal(
         *(20 * CENT, 90 * CENT, 5 * CENT, 40 * CENT, 5 * CENT, None, None, 3 * CENT),
         budgets=(BudgetState(budget, 16 * CENT, 7 * CENT, 23 * CENT),),
@@ -127,7 +127,7 @@ def test_a_refusal_says_what_was_left_held_and_asked(writer) -> None:
 @pytest.mark.both
 def test_a_raise_that_fails_leaves_what_was_held(writer) -> None:
     payer = new_payer(USD, limit_nano=50 * CENT)
-    hold = placed(writer, payer, 10 * CENT)
+    hold = place_standing(writer, payer, 10 * CENT)
 
     def top_up(amount_nano: int, whose: Payer = payer) -> Any:
         return carry_out(writer, TopUpOrder(hold.generation_id, whose, amount_nano))
@@ -153,6 +153,6 @@ def test_a_raise_that_fails_leaves_what_was_held(writer) -> None:
 @pytest.mark.both
 def test_a_free_hold_fits_though_its_key_s_limit_is_used_up(writer) -> None:
     payer = new_payer(USD, limit_nano=10 * CENT)
-    carry_out(writer, settle_order(placed(writer, payer, 10 * CENT), 11 * CENT))
+    carry_out(writer, settle_order(place_standing(writer, payer, 10 * CENT), 11 * CENT))
     assert isinstance(carry_out(writer, hold_order(payer, 1)), HoldRefusal)
-    placed(writer, payer, 0)
+    place_standing(writer, payer, 0)

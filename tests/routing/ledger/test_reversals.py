@@ -39,6 +39,8 @@ def give_back(hold: HoldOrder, nano: int, ref: str) -> bool:
 
 
 def test_a_charge_given_back_in_parts_is_never_given_back_twice(writer, payer) -> None:
+    other = new_payer(USD)
+    charge_ten_cents(writer, other)
     hold = charge_ten_cents(writer, payer)
 
     assert give_back(hold, 4 * CENT, "one")
@@ -47,7 +49,8 @@ def test_a_charge_given_back_in_parts_is_never_given_back_twice(writer, payer) -
     with pytest.raises(MoreThanCharged):
         give_back(hold, 1, "three")
 
-    assert totals(payer) == (USD, 0, 0)
+    assert (totals(payer), totals(other)) == ((USD, 0, 0), (USD, 10 * CENT, 0))
+    assert set(key_counters(other).values()) == {(10 * CENT, 0)}
     assert entries(payer) == [10 * CENT]
     assert entries(payer, "usage_reversal") == [-4 * CENT, -6 * CENT]
     reversal = LedgerEntry.objects.filter(account_id=payer.account_id, kind="usage_reversal").last()
