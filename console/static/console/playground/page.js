@@ -107,7 +107,7 @@
     }
     return {
       temperature: readNumber("temperature"), top_p: readNumber("top_p"), max_tokens: readNumber("max_tokens"),
-      effort: find("effort").value, stream: find("stream").checked, provider: provider, tools: kit.tools.read(), extra: extra,
+      effort: find("effort").value, stream: find("stream").checked, provider: provider, tools: isDeciding() ? [] : kit.tools.read(), extra: extra,
     };
   }
 
