@@ -186,6 +186,11 @@
     if (news && news.dataset.announce) { announce(news.dataset.announce); news.dataset.announce = ""; }
   });
 
+  // On phones the names of pages scroll sideways: where one is, is to be seen.
+  document.querySelectorAll(".subnav [aria-current]").forEach(function (link) {
+    link.parentElement.scrollLeft = link.offsetLeft - link.parentElement.offsetLeft;
+  });
+
   localizeTimes(document);
   markFresh(document);
 })();
