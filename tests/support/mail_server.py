@@ -89,5 +89,7 @@ def running_mail_server(certificate: Path) -> Iterator[MailServer]:
     with _Server(("127.0.0.1", 0), handler) as server:
         handler.mail_server = MailServer(server.server_address[1], tls)
         threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
-        yield handler.mail_server
-        server.shutdown()
+        try:
+            yield handler.mail_server
+        finally:
+            server.shutdown()
