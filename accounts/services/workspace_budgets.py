@@ -114,10 +114,10 @@ def set_budget(
         at = at or datetime.now(UTC)
         before = find_budgets(account_id, reference)
         workspace = before.workspace
-        facts_before = _read_facts(workspace, before.of(interval))
+        facts_before = _read_facts(workspace, before.find(interval))
         after = apply_limit(before, interval, limit_nano, enforcement)
         check_decreasing(after)
-        row = after.of(interval)
+        row = after.find(interval)
         assert row is not None
         row.created_at, row.updated_at = row.created_at or at, at
         row.save(force_insert=row._state.adding, force_update=not row._state.adding)
@@ -154,7 +154,7 @@ def delete_budget(
     """Take a budget away; whether there was one. Raises `NotFound` for an unknown workspace."""
     at = at or datetime.now(UTC)
     with transaction.atomic():
-        row = find_budgets(account_id, reference).of(interval)
+        row = find_budgets(account_id, reference).find(interval)
         if row is None:
             return False
         workspace = row.workspace

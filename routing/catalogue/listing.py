@@ -150,7 +150,7 @@ def tool_success(model: ModelEntry, learned: LearnedStats) -> float | None:
     """The share of tool calls that succeeded, weighted by the calls of each endpoint."""
     known = [
         (figures.tool_success, max(figures.calls, 1))
-        for figures in map(learned.of, list_published(model))
+        for figures in map(learned.find_stats, list_published(model))
         if figures.tool_success is not None
     ]
     calls = sum(weight for _, weight in known)
