@@ -288,6 +288,10 @@ def test_accounts_are_locked_before_anything_else_is_looked_at(books: Books) -> 
         else:
             assert begin == "BEGIN"
             assert first_sent.endswith("FOR NO KEY UPDATE")
+    # So it is where a batch of one account makes counters.
+    books.session.sent.clear()
+    assert books.apply(hold_order(tag_payer(first, team="new"), CENT), hold_order(first, CENT))
+    assert books.session.is_sqlite or books.session.sent[1].endswith("FOR NO KEY UPDATE")
 
 
 def test_a_fee_is_an_entry_beside_what_the_gateway_s_credentials_cost(writer, payer) -> None:
