@@ -141,7 +141,7 @@ def undo_take(lease: InternLease, before: Intern, *, by: str, why: str) -> bool:
         "host",
     )
     with transaction.atomic():
-        intern = lease.rows().filter(picked_at__isnull=True).select_related("workspace").first()
+        intern = _lock_intern(lease)
         if intern is None:
             return False
         fields = {name: getattr(before, name) for name in (*restored, "provision_requested")}
