@@ -7,15 +7,17 @@ is asked for it all the same.
 
 import logging
 from datetime import UTC, datetime
+from functools import partial
+from importlib import import_module
 from typing import Any, Final
 
 from django.contrib.auth.tokens import PasswordResetTokenGenerator
 from django.db import transaction
 from django.utils.http import base36_to_int
-from gevent import Timeout
+from gevent import Timeout, get_hub
 
 from accounts.models import User
-from gateway.database.db import release_connection
+from gateway.database.db import run_aside
 from gateway.live_settings import settings
 
 log = logging.getLogger("gateway.sign_in")
@@ -79,12 +81,12 @@ def have_link_mailed(name: str) -> bool:
 
     Whoever asks learns nothing of who is here, neither by the answer nor by its time.
     """
-    # By name: importing the tasks would cost each web process Celery.
+    # By name: importing the tasks would cost each web process Celery, which takes half a second.
+    run_aside(partial(import_module, "gateway.celery"), threads=lambda: get_hub().threadpool)
     from kombu.exceptions import OperationalError
 
     from gateway.celery import app
 
-    release_connection()
     is_told, reason = False, "the queue says nothing"
     try:
         # A connection of its own: one that was given up in between would harm whoever is next.
