@@ -91,6 +91,9 @@ class Compose:
         words = ("podman", "healthcheck", "run", f"{NAME}_{service}_1")
         return self.run(*words, check=False).returncode == 0
 
+    def await_health(self, service: str) -> None:
+        eventually(lambda: self.is_well(service), within_s=START_S, what=service, log=None)
+
     def inside(self, service: str, *words: str, check: bool = True) -> str:
         return self.run("podman", "exec", f"{NAME}_{service}_1", *words, check=check).stdout
 
@@ -131,13 +134,13 @@ def compose(tmp_path: Path) -> Iterator[Compose]:
 def test_the_whole_of_it_answers_behind_tls_and_goes_on_without_one_web(compose: Compose) -> None:
     compose.start("postgres", "valkey")
     for each in ("postgres", "valkey"):
-        eventually(lambda each=each: compose.is_well(each), within_s=START_S, what=each, log=None)
+        compose.await_health(each)
     compose.start("release")
     ended = compose.run("podman", "wait", f"{NAME}_release_1").stdout.strip()
     assert ended == "0", compose.run("podman", "logs", f"{NAME}_release_1").stderr
     compose.start(*compose.services)
     for each in ("web-1", "web-2"):
-        eventually(lambda each=each: compose.is_well(each), within_s=START_S, what=each, log=None)
+        compose.await_health(each)
 
     def is_whole() -> bool:
         status, body = compose.ask("https://localhost/readyz")

@@ -102,11 +102,22 @@ def test_systemd_takes_the_units_and_finds_them_closed(tmp_path: Path) -> None:
 @pytest.mark.nightly
 def test_both_proxies_take_their_files(tmp_path: Path) -> None:
     need(nginx="nginx-light", caddy="caddy", openssl="openssl")
-    words = ["validate", "--adapter", "caddyfile", "--config", DEPLOY / "caddy" / "Caddyfile"]
+    words: list[str | Path] = [
+        "validate",
+        "--adapter",
+        "caddyfile",
+        "--config",
+        DEPLOY / "caddy" / "Caddyfile",
+    ]
     names = {"GATEWAY_DOMAIN": "gateway.example", "WEB": "127.0.0.1:8000", "HOME": str(tmp_path)}
     run(["env", *(f"{name}={value}" for name, value in names.items()), "caddy", *words])
 
-    pair = ["-keyout", tmp_path / "privkey.pem", "-out", tmp_path / "fullchain.pem"]
+    pair: list[str | Path] = [
+        "-keyout",
+        tmp_path / "privkey.pem",
+        "-out",
+        tmp_path / "fullchain.pem",
+    ]
     run(["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=x", *pair])
     block = (DEPLOY / "nginx" / "gateway.conf").read_text()
     block = block.replace("/etc/letsencrypt/live/gateway.example", str(tmp_path))
