@@ -1,7 +1,7 @@
 """A stand-in for `systemctl` where systemd does not run: it starts units as they are written.
 
 It knows what this project's units use: what they require and want, a socket, the user, the
-environment, the state folder, and what runs before a start counts. Started once, a unit stays.
+environment, its folders, and what runs before a start counts. Started once, a unit stays.
 """
 
 import os
@@ -56,12 +56,13 @@ def run(settings: list[tuple[str, str]]) -> None:
             lines = Path(value).read_text().splitlines()
             environment |= dict(line.split("=", 1) for line in lines)
     user = pwd.getpwnam(one["User"]) if one.get("User", "").startswith("gateway") else None
-    if state := one.get("StateDirectory"):
-        folder = Path("/var/lib") / state
+    folders = [Path("/var/lib") / name for name in one.get("StateDirectory", "").split()]
+    for folder in folders:
         folder.mkdir(mode=0o700, exist_ok=True)
         if user:
             os.chown(folder, user.pw_uid, user.pw_gid)
-        environment["STATE_DIRECTORY"] = str(folder)
+    if folders:
+        environment["STATE_DIRECTORY"] = ":".join(map(str, folders))
     listeners = [listen(one["Sockets"])] if "Sockets" in one else []
     pid = os.fork()
     if pid == 0:
@@ -78,6 +79,7 @@ def run(settings: list[tuple[str, str]]) -> None:
             os.initgroups(user.pw_name, user.pw_gid)
             os.setgid(user.pw_gid)
             os.setuid(user.pw_uid)
+        os.chdir(one.get("WorkingDirectory", "/"))
         words = shlex.split(one["ExecStart"])
         os.execve(words[0], words, environment)  # noqa: S606 - A unit's own command, without a shell.
     if one.get("Type") == "oneshot":
