@@ -56,6 +56,12 @@ def run_later(seconds: float, work: Callable[[], None]) -> None:
         work()
 
 
+def find_loop() -> int:
+    """Which one this thread has, for what only its own thread may use; 0 where nothing but the
+    thread waits."""
+    return id(get_hub()) if _under_gevent() else 0
+
+
 @cache
 def _under_gevent() -> bool:
     return bool(monkey.is_module_patched("socket"))

@@ -15,6 +15,7 @@ from gevent import get_hub, sleep, spawn
 from gevent.hub import Waiter
 
 from gateway.database.db import under_gevent
+from gateway.eventloop import find_loop
 from gateway.outbound.errors import DeadlineExceeded
 from gateway.outbound.exchange import AbortHandle, Exchange
 from gateway.outbound.reply_reader import ReplyReader
@@ -255,7 +256,7 @@ class Pool:
 
     def take(self, key: str) -> Connection | None:
         """A connection that looks alive, or None."""
-        stack = self._idle.get((_find_loop(), key))
+        stack = self._idle.get((find_loop(), key))
         while stack:
             try:
                 connection = stack.pop()
@@ -269,7 +270,7 @@ class Pool:
     def put(self, key: str, connection: Connection) -> None:
         """Keep a connection for the next call, or close it when enough are kept."""
         connection.idle_since = self._clock()
-        loop = _find_loop()
+        loop = find_loop()
         stack = self._idle.setdefault((loop, key), deque())
         if len(stack) < self._size_per_origin:
             stack.append(connection)
@@ -287,11 +288,6 @@ class Pool:
 
     def _has_expired(self, connection: Connection) -> bool:
         return self._clock() - connection.idle_since > self._idle_keep_s
-
-
-def _find_loop() -> int:
-    """Of this thread; 0 where nothing but the thread waits."""
-    return id(get_hub()) if under_gevent() else 0
 
 
 def wait_for(sock: socket.socket, event: int, wait_s: float) -> bool:

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import certifi
 
+from gateway.eventloop import find_loop
 from gateway.outbound.connection import wait_for
 from gateway.outbound.errors import (
     ConnectFailed,
@@ -57,12 +58,13 @@ class Resolver:
 
     A look-up runs in a thread of its own (a greenlet under gevent), so that a caller can leave
     when its time is up; callers who ask for the same dead name meanwhile share that one thread.
+    Callers of other threads have their own: a greenlet that everybody left runs no further there.
     """
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._lock = threading.Lock()
-        self._lookups: dict[tuple[str, int], _Lookup] = {}
+        self._lookups: dict[tuple[int, str, int], _Lookup] = {}
 
     def resolve(
         self, host: str, port: int, exchange: Exchange, until: float
@@ -81,11 +83,11 @@ class Resolver:
     def forget(self, host: str, port: int) -> None:
         """Ask anew next time: none of the addresses answered."""
         with self._lock:
-            self._lookups.pop((host, port), None)
+            self._lookups.pop((find_loop(), host, port), None)
 
     def _lookup(self, host: str, port: int) -> _Lookup:
         """The look-up that runs or is still fresh, else a new one."""
-        key = (host, port)
+        key = (find_loop(), host, port)
         with self._lock:
             lookup = self._lookups.get(key)
             if lookup and (not lookup.done.is_set() or self._clock() < lookup.fresh_until):

@@ -98,6 +98,15 @@ first, second = ThreadPool(1), ThreadPool(1)
 print([each.apply(ask) for each in (first, second, first, second)], ask(), ask())
 first.apply(fail, (origin, "/hang"), {"first_byte_s": 0.3})
 fail(origin, "/hang", first_byte_s=0.3)
+
+# A name that is looked up where nobody waits any more is looked up anew elsewhere.
+from gateway.outbound import dialing
+look_up, dialing._getaddrinfo = dialing._getaddrinfo, lambda *_: gevent.sleep(60)
+named = Origin.parse(urls[0].replace("127.0.0.1", "localhost"))
+first.apply(fail, (named,), {"connect_s": 0.3})
+dialing._getaddrinfo = look_up
+with call(named, connect_s=2) as reply:
+    print(reply.status)
 client.close_idle()
 """
 
@@ -188,5 +197,5 @@ def test_each_thread_has_connections_of_its_own(serve: Serve, certificate: Path)
             peer.send(answer(b"ok"))
 
     reused = "[False, False, True, True] False True"
-    ended = ["first_byte_timeout True"] * 2
+    ended = [*["first_byte_timeout True"] * 2, "connect_timeout True", "200"]
     assert _run(THREADS, certificate, serve(script).url) == [reused, *ended]
