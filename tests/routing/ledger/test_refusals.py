@@ -7,7 +7,7 @@ from uuid import UUID, uuid4
 import pytest
 from django.db import transaction
 
-from accounts.models import ApiKey
+from accounts.models import ApiKey, SpendCounter
 from accounts.services.spend_scopes import outdate_limits
 from accounts.spending import SpendScope, format_guardrail_scope_id
 from routing.ledger.holds import CounterReading, _refuse_raised_hold, lock_accounts
@@ -156,3 +156,26 @@ def test_a_free_hold_fits_though_its_key_s_limit_is_used_up(writer) -> None:
     carry_out(writer, settle_order(place_standing(writer, payer, 10 * CENT), 11 * CENT))
     assert isinstance(carry_out(writer, hold_order(payer, 1)), HoldRefusal)
     place_standing(writer, payer, 0)
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.both
+def test_a_limit_that_counts_own_credentials_is_used_to_its_end(writer) -> None:
+    payer = new_payer(USD, limit_nano=10 * CENT)
+    ApiKey.objects.filter(pk=payer.key_id).update(include_byok_in_limit=True)
+    place_standing(writer, payer, 0)
+    SpendCounter.objects.filter(scope_id=str(payer.key_id)).update(counts_byok=True)
+    place_standing(writer, payer, 4 * CENT, byok_nano=5 * CENT)
+    assert isinstance(carry_out(writer, hold_order(payer, 0, byok_nano=CENT + 1)), HoldRefusal)
+    place_standing(writer, payer, 0, byok_nano=CENT)
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.both
+def test_a_raise_is_held_to_limits_that_came_after_its_hold(writer) -> None:
+    before = new_payer(USD)
+    hold = place_standing(writer, before, 8 * CENT)
+    payer, _ = with_budgets(before)
+    refused = carry_out(writer, TopUpOrder(hold.generation_id, payer, 22 * CENT + 1))
+    assert isinstance(refused, HoldRefusal)
+    assert carry_out(writer, TopUpOrder(hold.generation_id, payer, 22 * CENT)) is True
