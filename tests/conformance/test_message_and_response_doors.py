@@ -17,7 +17,7 @@ def desk(wire_desk: Desk) -> Desk:
     return wire_desk
 
 
-def told(response: requests.Response, status: int, kind: str) -> Any:
+def read_error(response: requests.Response, status: int, kind: str) -> Any:
     """The `error` of a messages error body; the rest of the body is as it must be."""
     body = response.json()
     assert response.status_code == status, body
@@ -36,13 +36,13 @@ def count(desk: Desk, **body: Any) -> requests.Response:
 
 @pytest.mark.parametrize("kind", ["anthropic"], indirect=True)
 def test_messages_tell_what_is_wrong_in_their_own_words(desk: Desk) -> None:
-    told(post(desk, MESSAGES, model="acme/none"), 400, "invalid_request_error")
-    told(post(desk, MESSAGES, provider={"only": ["nobody"]}), 404, "not_found_error")
-    told(desk.server.get(MESSAGES, key=desk.account.api_key), 405, "invalid_request_error")
+    read_error(post(desk, MESSAGES, model="acme/none"), 400, "invalid_request_error")
+    read_error(post(desk, MESSAGES, provider={"only": ["nobody"]}), 404, "not_found_error")
+    read_error(desk.server.get(MESSAGES, key=desk.account.api_key), 405, "invalid_request_error")
     huge = "x" * (33 * 1024 * 1024)
-    told(post(desk, MESSAGES, system=huge), 413, "invalid_request_error")
-    told(count(desk, messages=[]), 400, "invalid_request_error")
-    told(count(desk, provider={"only": ["nobody"]}), 404, "not_found_error")
+    read_error(post(desk, MESSAGES, system=huge), 413, "invalid_request_error")
+    read_error(count(desk, messages=[]), 400, "invalid_request_error")
+    read_error(count(desk, provider={"only": ["nobody"]}), 404, "not_found_error")
     assert desk.upstream.requests() == []
 
 
@@ -56,7 +56,7 @@ def test_an_upstreams_refusal_is_told_with_the_generations_id(desk: Desk, kind: 
         desk.upstream.script(f"{PERSONAS[kind]}-a", {"fault": upstream})
         response = post(desk, MESSAGES, stream=upstream != "422")
         assert response.headers["Content-Type"] == "application/json"
-        assert told(response, status, word)["error_type"] == error_type
+        assert read_error(response, status, word)["error_type"] == error_type
         assert desk.charged_nano(response.headers["X-Generation-Id"]) == 0
 
 
@@ -80,13 +80,13 @@ def test_a_message_style_upstream_counts_itself(desk: Desk, kind: str) -> None:
 
 def test_what_no_endpoint_takes_is_refused_by_its_name(desk: Desk, kind: str) -> None:
     servers = [{"type": "url", "url": "https://mcp.example", "name": "m"}]
-    refused = told(post(desk, MESSAGES, mcp_servers=servers), 400, "invalid_request_error")
+    refused = read_error(post(desk, MESSAGES, mcp_servers=servers), 400, "invalid_request_error")
     assert refused["message"].startswith("mcp_servers: ")
-    refused = told(post(desk, MESSAGES, container="c_1"), 400, "invalid_request_error")
+    refused = read_error(post(desk, MESSAGES, container="c_1"), 400, "invalid_request_error")
     assert refused["message"] == "container: Invalid input: no endpoint takes it"
     ok(desk, MESSAGES, mcp_servers=[], container=None)
     if kind != "anthropic":
-        refused = told(post(desk, MESSAGES, tools=[SEARCH]), 400, "invalid_request_error")
+        refused = read_error(post(desk, MESSAGES, tools=[SEARCH]), 400, "invalid_request_error")
         assert refused["message"] == "server tool not available: web_search_20250305"
     if kind == "responses":
         assert post(desk, RESPONSES, conversation="conv_1").status_code == 400
@@ -97,7 +97,7 @@ def test_what_one_wire_can_do_stays_with_it(desk: Desk) -> None:
     """The model's other endpoint speaks chat, and has neither containers nor a search."""
     desk.model = "acme/boxed"
     beside = post(desk, MESSAGES, container="c_1", tools=[{"type": "router:datetime"}])
-    assert "not beside tools" in told(beside, 400, "invalid_request_error")["message"]
+    assert "not beside tools" in read_error(beside, 400, "invalid_request_error")["message"]
     ok(desk, MESSAGES, container="c_1")
     (sent,) = desk.sent("messages-a")
     assert sent["container"] == "c_1"
@@ -105,5 +105,5 @@ def test_what_one_wire_can_do_stays_with_it(desk: Desk) -> None:
     native: list[dict[str, Any]] = [{"container": "c_1"}, {"tools": [SEARCH]}]
     for asked in native:
         desk.upstream.script("messages-a", {"fault": "503"})
-        told(post(desk, MESSAGES, **asked), 503, "overloaded_error")
+        read_error(post(desk, MESSAGES, **asked), 503, "overloaded_error")
     assert desk.upstream.requests("chat-a") == []

@@ -167,7 +167,7 @@ def test_who_sets_it_for_somebody_is_on_record(person: User) -> None:
 
 
 @pytest.fixture
-def mailed(person: User, settings: Any) -> User:
+def mailed_user(person: User, settings: Any) -> User:
     """A person whose address is confirmed, at a gateway that sends mail."""
     settings.EMAIL_CONFIRMATION, settings.PUBLIC_URL = True, "https://gateway.test"
     settings.EMAIL_BACKEND = "django.core.mail.backends.locmem.EmailBackend"
@@ -177,7 +177,7 @@ def mailed(person: User, settings: Any) -> User:
 
 
 def test_who_forgot_the_password_has_a_link_mailed_and_chooses_another(
-    mailed: User, monkeypatch: pytest.MonkeyPatch
+    mailed_user: User, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[str] = []
 
@@ -209,9 +209,9 @@ def test_who_forgot_the_password_has_a_link_mailed_and_chooses_another(
     assert actions == ["link asked for", "link mailed"]
 
 
-def test_a_link_of_before_proves_nothing(mailed: User) -> None:
+def test_a_link_of_before_proves_nothing(mailed_user: User) -> None:
     client = Client()
-    client.post(build_link_path(mailed))
+    client.post(build_link_path(mailed_user))
     session = client.session
     session["account_authentication_methods"][0]["at"] -= 601
     session.save()
@@ -231,14 +231,14 @@ def test_a_link_of_before_proves_nothing(mailed: User) -> None:
     ],
 )
 def test_links_go_to_addresses_alone_that_their_people_have_confirmed(
-    mailed: User, changes: Any
+    mailed_user: User, changes: Any
 ) -> None:
     User.objects.update(**changes)
 
     assert [mail_link(name) for name in ("ada", "eve@acme.test", "ada@acme.test")] == [0, 0, 0]
 
 
-def test_a_mail_server_that_is_away_is_asked_again(mailed: User, settings: Any) -> None:
+def test_a_mail_server_that_is_away_is_asked_again(mailed_user: User, settings: Any) -> None:
     settings.EMAIL_BACKEND = "django.core.mail.backends.smtp.EmailBackend"
     settings.EMAIL_HOST, settings.EMAIL_PORT = "127.0.0.1", 1
     assert mail_link("ada") == 0
@@ -247,7 +247,7 @@ def test_a_mail_server_that_is_away_is_asked_again(mailed: User, settings: Any) 
 
 
 def test_a_worker_is_told_and_a_queue_that_is_away_is_said(
-    mailed: User, settings: Any, monkeypatch: pytest.MonkeyPatch
+    mailed_user: User, settings: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def ask(broker_url: str) -> int:
         # A broker of this test alone, there or away.

@@ -47,11 +47,11 @@ def test_a_stream_happens_once_and_is_not_told_again(twice: Twice) -> None:
     assert first.status_code == 200
     assert "Hi" in first.text
 
-    def told() -> bool:
+    def is_recorded() -> bool:
         # The last byte may be here before the row says so.
         return reason(twice.ask("live", path, stream=True)) == "answer_not_kept"
 
-    twice.desk.server.wait_until(told)
+    twice.desk.server.wait_until(is_recorded)
     check_not_kept(twice, first, twice.ask("live", path, stream=True))
 
 

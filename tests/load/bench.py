@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.load.accounting import ProcessReplaced, check_system, confined_machine
-from tests.load.books import Books, closed_books, told
+from tests.load.books import Books, closed_books, read_row
 from tests.load.figures import Figure, differences, ratios, regressions, table
 from tests.load.generators import find
 from tests.load.measures import Measures
@@ -86,7 +86,7 @@ def _run(plan: Plan, parts: Sequence[str], *, quick: bool) -> tuple[dict[str, An
             measures.warm_up()
         found = {part: getattr(measures, part)() for part in parts if part != "start"}
         books = closed_books(stand, answered=measures.answered)
-        postgresql = told(stand.postgres, "SHOW server_version")[0].split()[0]
+        postgresql = read_row(stand.postgres, "SHOW server_version")[0].split()[0]
     if "start" in parts:
         _say("second start of make run")
         found |= _second_starts(plan.second_starts)

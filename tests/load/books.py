@@ -31,7 +31,7 @@ _COUNTS = """
 COUNTERS_LAG_S = 10.5
 
 
-def told(cluster: PostgresCluster, sql: str, *values: Any, database: str = "postgres") -> Any:
+def read_row(cluster: PostgresCluster, sql: str, *values: Any, database: str = "postgres") -> Any:
     """The one row of a query."""
     with psycopg.connect(cluster.url(database)) as connection:
         row = connection.execute(sql, values).fetchone()
@@ -44,7 +44,7 @@ def settled_commits(cluster: PostgresCluster, database: str) -> int:
     read from another one, so that reading adds nothing."""
     time.sleep(COUNTERS_LAG_S)
     sql = "SELECT xact_commit FROM pg_stat_database WHERE datname = %s"
-    return int(told(cluster, sql, database)[0])
+    return int(read_row(cluster, sql, database)[0])
 
 
 def commit_p50_ms(cluster: PostgresCluster, *, seconds: float) -> float:
@@ -105,5 +105,5 @@ def closed_books(stand: Stand, *, answered: int) -> Books:
     with suppress(TimeoutError):
         processes.eventually(at_rest, within_s=_SETTLE_S, what="the last settlement", log=None)
     prices = PROMPT_NANO, COMPLETION_NANO
-    generations, mischarged = told(stand.postgres, _COUNTS, *prices, database=DATABASE)
+    generations, mischarged = read_row(stand.postgres, _COUNTS, *prices, database=DATABASE)
     return Books(found["mismatches"], found["open_holds"], generations, answered, mischarged)

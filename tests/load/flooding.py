@@ -17,7 +17,7 @@ from typing import Final
 from gevent import joinall, sleep, spawn
 from gevent.socket import create_connection
 
-from tests.load.books import told
+from tests.load.books import read_row
 from tests.load.figures import percentile
 from tests.load.stand import DATABASE
 from tests.load.targets import LoadFailed, Target, read_answer, request_bytes
@@ -119,7 +119,9 @@ def read_tables(postgres: PostgresCluster, *, expected: int) -> tuple[int, int, 
     """The last four of a `Flooded`, once all `expected` refusals are there. Raises `LoadFailed`."""
     until = time.monotonic() + _WRITTEN_S
     while True:
-        in_a_second, records, counted, counts = map(int, told(postgres, _SENT, database=DATABASE))
+        in_a_second, records, counted, counts = map(
+            int, read_row(postgres, _SENT, database=DATABASE)
+        )
         if records + counted >= expected or time.monotonic() > until:
             break
         time.sleep(0.2)

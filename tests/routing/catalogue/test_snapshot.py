@@ -326,13 +326,13 @@ class Reports:
         self._version = -1
         report = held._report
 
-        def told() -> None:
+        def report_and_notify() -> None:
             report()
             with self._told:
                 self._version = held.current().version
                 self._told.notify_all()
 
-        monkeypatch.setattr(held, "_report", told)
+        monkeypatch.setattr(held, "_report", report_and_notify)
 
     def wait_for(self, version: int) -> None:
         with self._told:

@@ -73,7 +73,7 @@ def test_it_counts_in_the_windows_in_which_the_charge_had_counted(writer) -> Non
 def test_given_back_by_ten_at_once_beside_a_busy_writer_it_counts_once(writer, payer) -> None:
     hold = charge_ten_cents(writer, payer)
 
-    def told(number: int) -> bool:
+    def try_reversal(number: int) -> bool:
         try:
             return give_back(hold, 10 * CENT, f"{payer.account_id}-{number % 2}")
         except MoreThanCharged:
@@ -82,7 +82,7 @@ def test_given_back_by_ten_at_once_beside_a_busy_writer_it_counts_once(writer, p
             connection.close()
 
     with ThreadPoolExecutor(10) as pool:
-        told_all = pool.map(told, range(10))
+        told_all = pool.map(try_reversal, range(10))
         for _ in range(20):
             place_standing(writer, payer, CENT)
         assert sum(told_all) == 1

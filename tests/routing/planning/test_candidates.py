@@ -105,19 +105,19 @@ def test_the_step_is_the_one_that_took_the_last_endpoint() -> None:
     plain = model(endpoint("alpha", supported_parameters=frozenset()), id="a/plain")
     able = model(endpoint("beta"), endpoint("gamma"), id="a/able")
 
-    def told(*pool: ModelEntry, **policy: Any) -> Any:
+    def error_of(*pool: ModelEntry, **policy: Any) -> Any:
         return no_model_error("router/auto", pool, ask, Policy(**policy))
 
-    assert told(plain).metadata["failed_routing_step"] == "Filter by Tool Compatibility"
+    assert error_of(plain).metadata["failed_routing_step"] == "Filter by Tool Compatibility"
     # Tools come after the lists, which had left the first one.
-    both = told(plain, able, only=("alpha",))
+    both = error_of(plain, able, only=("alpha",))
     assert both.metadata["failed_routing_step"] == "Filter by Tool Compatibility"
     assert both.metadata["requested_providers"] == ["alpha"]
-    strict = told(able, zdr=True, ignore=("beta",))
+    strict = error_of(able, zdr=True, ignore=("beta",))
     assert strict.metadata["failed_routing_step"] == "Filter by Zero Data Retention"
     assert strict.metadata["available_providers"] == ["beta", "gamma"]
     nobody: dict[str, Any] = {"available_providers": [], "requested_providers": []}
-    assert told().metadata == {"failed_routing_step": MODELS_STEP, **nobody}
+    assert error_of().metadata == {"failed_routing_step": MODELS_STEP, **nobody}
 
 
 def test_models_of_which_all_is_down_are_another_matter() -> None:

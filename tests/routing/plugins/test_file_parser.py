@@ -176,11 +176,11 @@ def test_all_files_of_a_request_share_their_characters(monkeypatch: pytest.Monke
 def test_all_files_of_a_request_share_their_time(monkeypatch: pytest.MonkeyPatch) -> None:
     until = set[float]()
 
-    def noted(where: str, at: float, **given: Any) -> FileText:
+    def note_call(where: str, at: float, **given: Any) -> FileText:
         until.add(at)
         return read_text(where, at, **given)
 
-    monkeypatch.setattr(file_parser, "read_text", noted)
+    monkeypatch.setattr(file_parser, "read_text", note_call)
     began = time.monotonic()
     parse_parts(*(part(f"data:text/plain,{n}") for n in "123"))
     assert len(until) == 1
@@ -216,11 +216,11 @@ def test_a_file_that_takes_too_long_is_told() -> None:
 def test_texts_do_not_come_as_json(monkeypatch: pytest.MonkeyPatch) -> None:
     frames: list[bytes] = []
 
-    def noted(frame: bytes) -> Any:
+    def note_call(frame: bytes) -> Any:
         frames.append(frame)
         return from_json(frame)
 
-    monkeypatch.setattr("pydantic_core.from_json", noted)
+    monkeypatch.setattr("pydantic_core.from_json", note_call)
     text = "\U0001f600\u0436\n" * 50_000
     found = read_text(
         data_url(text.encode(), "text/plain"), time.monotonic() + 30, chars_max=200_000

@@ -26,7 +26,7 @@ CHEAP, DEAR = sold_endpoint("a", "0.000001"), sold_endpoint("b", "0.000003")
 OTHER = sold_endpoint("c", "0.000002", model_id="acme/other")
 
 
-def told(turns: Sequence[Candidate]) -> str:
+def order_text(turns: Sequence[Candidate]) -> str:
     """`b0 a b2`: tags, each with its own credential's place where it is not the shared one."""
     return " ".join(f"{turn.endpoint.tag}{'' if turn.own is None else turn.own}" for turn in turns)
 
@@ -85,7 +85,7 @@ def plan_of(known: Sequence[EndpointEntry], said: dict[str, Any]) -> Plan:
 @pytest.mark.parametrize("name", TRIED)
 def test_whose_credential_is_tried_when(name: str) -> None:
     for known, said, turns in TRIED[name]:
-        assert told(plan_of(known, said).candidates) == turns, said
+        assert order_text(plan_of(known, said).candidates) == turns, said
 
 
 def test_where_only_own_credentials_may_be_used_and_none_are_there_nothing_is_tried() -> None:
@@ -98,7 +98,7 @@ def test_where_only_own_credentials_may_be_used_and_none_are_there_nothing_is_tr
 def test_an_own_credential_probes_nothing_for_others() -> None:
     plan = plan_of([CHEAP], {"health": HealthSnapshot(half_open=frozenset({A})), "byok": {A: (0,)}})
 
-    assert (told(plan.candidates), plan.probe) == ("a0 a", None)
+    assert (order_text(plan.candidates), plan.probe) == ("a0 a", None)
 
 
 MODELS = ("acme/a", "acme/b", "acme/c")

@@ -51,7 +51,7 @@ def relay_of(kind: str, name: str, *events: bytes) -> Relay:
     return relay
 
 
-def told(written: bytes) -> list[dict[str, Any]]:
+def read_events(written: bytes) -> list[dict[str, Any]]:
     """The events of a stream."""
     lines = [line[6:] for line in written.split(b"\n") if line.startswith(b"data: {")]
     return [orjson.loads(line) for line in lines]
@@ -59,7 +59,7 @@ def told(written: bytes) -> list[dict[str, Any]]:
 
 def text_in(written: bytes) -> str:
     """The text of a stream in whichever format."""
-    return "".join(map(_text_of, told(written)))
+    return "".join(map(_text_of, read_events(written)))
 
 
 def _text_of(value: dict[str, Any]) -> str:
@@ -128,7 +128,9 @@ def test_the_official_helper_can_add_up_what_comes_more_than_once() -> None:
     relay, state = relay_of("openai", "chat"), ChatCompletionStreamState()
 
     out = relay.feed_bytes(b"".join(data_events(*({"choices": [chunk]} for chunk in chunks))))
-    heard = told(out + relay.feed_bytes(b"data: [DONE]\n\n") + relay.write_closing(REPORT, None))
+    heard = read_events(
+        out + relay.feed_bytes(b"data: [DONE]\n\n") + relay.write_closing(REPORT, None)
+    )
 
     for chunk in heard:
         state.handle_chunk(ChatCompletionChunk.model_validate(chunk))
@@ -151,7 +153,7 @@ def test_what_passes_is_word_for_word_what_the_upstream_said() -> None:
 
 def test_the_upstreams_own_end_comes_with_the_charge() -> None:
     relay = relay_of("anthropic", "messages", *messages_events("Said"))
-    end, stop = told(relay.write_closing(REPORT, {"attempt": 1}))
+    end, stop = read_events(relay.write_closing(REPORT, {"attempt": 1}))
     assert (end["delta"]["stop_reason"], end["delta"]["stop_sequence"]) == ("stop_sequence", "END")
     assert end["usage"]["cost"] == 7e-9
     assert stop["router_metadata"] == {"attempt": 1}
@@ -164,7 +166,7 @@ def test_what_a_provider_says_beside_a_stream_is_told_at_its_end() -> None:
     relay = relay_of(
         "openai", "chat", *data_events(first), begin, *others, *data_events(late), done
     )
-    end = told(relay.write_closing(REPORT, None))[-1]
+    end = read_events(relay.write_closing(REPORT, None))[-1]
     assert (end["x_groq"], end["own"]) == ({"id": "r", "seed": 1, "usage": {}}, "last")
 
 
@@ -188,7 +190,7 @@ def test_tool_arguments_arrive_byte_for_byte() -> None:
     calls = [head, *({"function": {"arguments": each}} for each in fragments)]
     deltas = [{"delta": {"tool_calls": [{"index": 0, **call}]}} for call in calls]
     sent = data_events(*({"choices": [delta]} for delta in deltas))
-    out = told(relay_of("openai", "messages").feed_bytes(b"".join(sent)))
+    out = read_events(relay_of("openai", "messages").feed_bytes(b"".join(sent)))
     pieces = [value["delta"] for value in out if value["type"] == "content_block_delta"]
     assert [piece["partial_json"] for piece in pieces] == fragments
 

@@ -40,13 +40,13 @@ def ask(toolbox: Toolbox, name: str, **arguments: Any) -> Result:
     return fitted.tool.run(arguments, context())
 
 
-def told(toolbox: Toolbox, name: str, **arguments: Any) -> dict[str, Any]:
+def ask_json(toolbox: Toolbox, name: str, **arguments: Any) -> dict[str, Any]:
     found: dict[str, Any] = json.loads(ask(toolbox, name, **arguments).text)
     return found
 
 
 def bash(toolbox: Toolbox, command: str, timeout_s: float = 10) -> dict[str, Any]:
-    return told(toolbox, "bash", command=command, timeout_s=timeout_s)
+    return ask_json(toolbox, "bash", command=command, timeout_s=timeout_s)
 
 
 def fails(toolbox: Toolbox, words: str, name: str, **arguments: Any) -> None:
@@ -90,9 +90,9 @@ def test_several_commands_and_the_tools_beside_share_the_files(toolbox: Toolbox)
     ]
     assert ran.block_type == "router_shell_tool_result"
     ask(toolbox, "files", action="write", path="b.txt", content="b\u00e4")
-    listed = told(toolbox, "files", action="list")["files"]
+    listed = ask_json(toolbox, "files", action="list")["files"]
     assert listed == [{"path": "b.txt", "bytes": 3}, {"path": "src/a.py", "bytes": 18}]
-    assert told(toolbox, "files", action="read", path="b.txt") == {"text": "b\u00e4"}
+    assert ask_json(toolbox, "files", action="read", path="b.txt") == {"text": "b\u00e4"}
     ask(toolbox, "files", action="delete", path="b.txt")
     ask(toolbox, "apply_patch", operation={"type": "delete_file", "path": "src/a.py"})
     assert bash(toolbox, "find . -type f")["stdout"] == ""
@@ -124,13 +124,13 @@ def test_what_is_wrong_is_told_and_costs_no_files(toolbox: Toolbox) -> None:
     bash(toolbox, "echo kept > file")
     for name, arguments, words in WRONG:
         fails(toolbox, words, name, **arguments)
-    assert told(toolbox, "files", action="read", path="file") == {"text": "kept\n"}
+    assert ask_json(toolbox, "files", action="read", path="file") == {"text": "kept\n"}
 
 
 def test_odd_files_are_read_and_listed_as_far_as_that_goes(toolbox: Toolbox) -> None:
-    assert told(toolbox, "files", action="read", path="/dev/zero")["truncated"]
+    assert ask_json(toolbox, "files", action="read", path="/dev/zero")["truncated"]
     bash(toolbox, "echo kept > file; touch $'bad\\xff'")
-    listed = told(toolbox, "files", action="list")["files"]
+    listed = ask_json(toolbox, "files", action="list")["files"]
     assert [each["path"] for each in listed] == ["bad\ufffd", "file"]
     assert bash(toolbox, "cat file")["stdout"] == "kept\n"
 

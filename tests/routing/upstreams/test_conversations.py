@@ -110,7 +110,7 @@ def words(role: str, value: Any) -> list[tuple[str, str]]:
     return [(role, word) for text in strings(value) for word in WORD.findall(text)]
 
 
-def told(messages: list[dict[str, Any]]) -> list[tuple[str, str]]:
+def list_words(messages: list[dict[str, Any]]) -> list[tuple[str, str]]:
     """Every word with who says it; system and developer are not told apart."""
     return [
         pair
@@ -239,7 +239,7 @@ def test_a_strict_upstream_of_messages_takes_every_request(
     roles = [turn["role"] for turn in body["messages"]]
     assert roles == [("user", "assistant")[n % 2] for n in range(len(roles))]
     # Results of calls stand before what else a turn says.
-    assert sorted(of_messages(body)) == sorted(told(said))
+    assert sorted(of_messages(body)) == sorted(list_words(said))
     assert repr(chat) == before
 
 
@@ -254,5 +254,5 @@ def test_a_strict_upstream_of_responses_takes_every_conversation(
     body = json.loads(made.body)
     headers = {name.lower(): value for name, value in made.headers}
     assert responses_complaint(headers, body) is None
-    assert of_responses(body) == told(said)
+    assert of_responses(body) == list_words(said)
     assert repr(chat) == before

@@ -216,7 +216,7 @@ def types(data: bytes) -> list[str]:
     return [event["type"] for event in events_of(data)]
 
 
-def told(*events: Payload) -> str:
+def block_words(*events: Payload) -> str:
     """What is said of blocks, each event in a word."""
     found = [
         each for each in events_of(write_all(events)) if each["type"].startswith("content_block")
@@ -303,12 +303,12 @@ def test_events_before_the_start_go_after_it_and_do_not_pile_up() -> None:
 
 def test_blocks_are_counted_from_0_whatever_the_upstream_counts() -> None:
     events = [START, begin(1), piece(1), stop(1), begin(0), piece(0), stop(0)]
-    assert told(*events) == "start0 delta0 stop0 start1 delta1 stop1"
+    assert block_words(*events) == "start0 delta0 stop0 start1 delta1 stop1"
     assert [block["type"] for block in Read(write_all(events)).content] == ["thinking", "text"]
     unnumbered = [begin(0), piece(0), stop(0)]
     for event in unnumbered:
         del event["index"]
-    assert told(START, *unnumbered) == "start0 delta0 stop0"
+    assert block_words(START, *unnumbered) == "start0 delta0 stop0"
 
 
 @pytest.mark.parametrize(
@@ -328,4 +328,4 @@ def test_blocks_are_counted_from_0_whatever_the_upstream_counts() -> None:
     ],
 )
 def test_each_block_begins_and_ends_once(events: list[Payload], expected: str) -> None:
-    assert told(START, *events) == expected
+    assert block_words(START, *events) == expected

@@ -19,7 +19,7 @@ TOKEN = {"token": "a", "logprob": -0.5, "bytes": [97], "top_logprobs": []}
 PNG = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AA"}}
 
 
-def told(*deltas: Event, finish: str = "stop", **fields: Any) -> list[Event]:
+def write_events(*deltas: Event, finish: str = "stop", **fields: Any) -> list[Event]:
     """All events of an answer."""
     writer = stream(**fields)
     said = writer.write_opening() + b"".join(writer.delta(delta) for delta in deltas)
@@ -28,7 +28,7 @@ def told(*deltas: Event, finish: str = "stop", **fields: Any) -> list[Event]:
 
 def items(*deltas: Event) -> list[Event]:
     """The output as its events told it."""
-    return Reader().read(told(*deltas)).items
+    return Reader().read(write_events(*deltas)).items
 
 
 def kinds(events: list[Event]) -> list[str]:
@@ -46,7 +46,7 @@ def reasoning_event(kind: str, index: int = 0, **said: Any) -> Event:
 
 
 def test_the_official_library_knows_every_event() -> None:
-    events = told(
+    events = write_events(
         {"reasoning": "t"},
         reasoning_event("summary", summary="s"),
         {"content": "a"},
@@ -81,7 +81,7 @@ def test_calls_of_upstreams_that_do_not_count(deltas: list[Event], expected: Any
 
 
 def test_thinking_between_texts_begins_new_items() -> None:
-    events = told({"content": "a"}, {"reasoning": "t"}, {"content": "b"})
+    events = write_events({"content": "a"}, {"reasoning": "t"}, {"content": "b"})
     output = Reader().read(events).final["output"]
     assert [item["type"] for item in output] == ["message", "reasoning", "message"]
     assert events[-1]["response"]["output_text"] == "ab"
@@ -106,7 +106,7 @@ def test_log_probabilities_come_with_their_text() -> None:
 def test_annotations_are_counted() -> None:
     place = {"url": "u", "title": "t", "start_index": 0, "end_index": 1}
     note = {"type": "url_citation", "url_citation": {**place, "content": None}}
-    events = told({"content": "a"}, {"annotations": [note, note]})
+    events = write_events({"content": "a"}, {"annotations": [note, note]})
     added = [event for event in events if event["type"].endswith("annotation.added")]
     assert [event["annotation_index"] for event in added] == [0, 1]
     assert added[0]["annotation"] == {"type": "url_citation", **place}
