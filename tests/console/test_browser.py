@@ -44,7 +44,7 @@ def test_the_first_minutes(new_facts: dict[str, Any], browser: Browser) -> None:
 
     expect(tab.get_by_text("It arrived")).to_be_visible(timeout=ARRIVES_MS)
     tab.get_by_role("link", name="See why it went there").click()
-    expect(tab.get_by_text(first)).to_be_visible()
+    expect(tab.get_by_text(first, exact=True)).to_be_visible()
     expect(tab.get_by_role("heading", name="Who was considered")).to_be_visible()
     assert find_barriers(tab) == []
 
@@ -80,7 +80,7 @@ def test_a_key_is_made_and_used(facts: dict[str, Any], browser: Browser) -> None
 
     tab.get_by_role("link", name="Watch its requests").click()
     tab.get_by_role("row", name="from the console").get_by_role("link").click()
-    expect(tab.get_by_text(generation)).to_be_visible()
+    expect(tab.get_by_text(generation, exact=True)).to_be_visible()
 
 
 def test_who_stands_on_a_row_with_the_keyboard_stays_there(
