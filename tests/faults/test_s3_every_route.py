@@ -70,6 +70,7 @@ class Scene:
         headers = {"Content-Type": "application/json", "X-Request-Id": "mine", **caller.headers}
         self.connection.request(method, path, body.encode() or None, headers)
         answer = self.connection.getresponse()
+        assert answer.headers["X-Request-Id"] == "mine", (method, path)
         return Answer(method, path, answer.status, answer.headers, answer.read())
 
     def about(self, asked: Asked, method: str, caller: Caller) -> Answer:
