@@ -156,6 +156,8 @@ def test_a_free_hold_fits_though_its_key_s_limit_is_used_up(writer) -> None:
     carry_out(writer, settle_order(place_standing(writer, payer, 10 * CENT), 11 * CENT))
     assert isinstance(carry_out(writer, hold_order(payer, 1)), HoldRefusal)
     place_standing(writer, payer, 0)
+    # One by one, too.
+    assert carry_out(writer, hold_order(payer, 0)._replace(replayed=True)) is True
 
 
 @pytest.mark.django_db(transaction=True)
@@ -179,3 +181,17 @@ def test_a_raise_is_held_to_limits_that_came_after_its_hold(writer) -> None:
     refused = carry_out(writer, TopUpOrder(hold.generation_id, payer, 22 * CENT + 1))
     assert isinstance(refused, HoldRefusal)
     assert carry_out(writer, TopUpOrder(hold.generation_id, payer, 22 * CENT)) is True
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.both
+def test_who_owes_may_still_use_an_own_credential_alone(writer) -> None:
+    payer = new_payer(CENT)
+    carry_out(writer, settle_order(place_standing(writer, payer, CENT), 2 * CENT))
+    own = hold_order(payer, 0, byok_nano=CENT)
+    # Together with others, and by itself where an earlier commit of it may stand.
+    assert carry_out(writer, own) is True
+    assert carry_out(writer, hold_order(payer, 0, byok_nano=1)._replace(replayed=True)) is True
+    for amount_nano, byok_nano in ((0, 0), (1, CENT)):
+        order = hold_order(payer, amount_nano, byok_nano=byok_nano)
+        assert isinstance(carry_out(writer, order), HoldRefusal)

@@ -4,9 +4,10 @@ from typing import Any
 
 import pytest
 
+from gateway.http.jsonio import dumps, loads
 from routing.entities.prices import Prices
 from routing.formats.chat.answer import count_text_chars
-from routing.metering.cost import compute_cost
+from routing.metering.cost import Cost, ServerToolUse, build_usage_report, compute_cost
 from routing.metering.usage import (
     COUNT_MAX,
     Usage,
@@ -195,3 +196,26 @@ def test_no_estimate_stands_for_a_count_that_cannot_be_true() -> None:
     for told in (counts(-1, 50), counts("5", 50), counts(5, -1), counts(None, CONTEXT + 1)):
         assert read_usage(told, **estimates) is None
     assert read_usage(counts(100, 50), **estimates) == Usage(100, 50)
+
+
+@pytest.mark.parametrize("is_byok", [True, False])
+@pytest.mark.parametrize("tools", [None, ServerToolUse(3, 2)])
+@pytest.mark.parametrize("searches", [0, 2])
+def test_the_usage_object_says_what_was_used_and_what_it_costs(is_byok, tools, searches) -> None:
+    usage = Usage(10, 5, cached_tokens=4, cache_write_tokens=3, web_searches=searches)
+    cost = Cost(7 * 10**9, 3 * 10**9, 4 * 10**9)
+
+    said = build_usage_report(usage, charged_nano=10**9, cost=cost, is_byok=is_byok, tools=tools)
+    report = loads(dumps(said))
+
+    assert report["total_tokens"] == usage.total_tokens == 15
+    assert report["prompt_tokens_details"]["cache_write_tokens"] == 3
+    assert (report["cost"], report["is_byok"]) == (1, is_byok)
+    assert list(report["cost_details"].values()) == [7 if is_byok else None, 3, 4]
+    names = "tool_calls_requested", "tool_calls_executed", "web_search_requests"
+    told = report.get("server_tool_use_details", {})
+    counted = (None, None) if tools is None else (3, 2)
+    assert tuple(map(told.get, names)) == (*counted, searches or None)
+    assert bool(told) is bool(tools or searches)
+    unwritten = build_usage_report(Usage(1, 1), charged_nano=0, cost=cost)
+    assert "cache_write_tokens" not in unwritten["prompt_tokens_details"]
