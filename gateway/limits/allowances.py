@@ -7,8 +7,9 @@ from gateway.limits.concurrency import Bound
 from gateway.limits.limits import DAY_S, MINUTE_S, Limit
 from gateway.limits.rules import BURST, DAY, REQUESTS, TOKENS, Marks, RateRule
 
-# Of one set of rules. End users are anybody's to name, so that all go once there are so many.
-_ALLOWANCES_MAX: Final = 1024
+# Of one set of rules, of which a busy key has a new one each second. End users are anybody's to
+# name, so that all go once there are so many.
+_ALLOWANCES_MAX: Final = 64
 
 
 class Allowance(NamedTuple):

@@ -36,7 +36,7 @@ _OF_CREDENTIAL: Final = f"{TOKENS}:credential:"
 # Of one request at one endpoint.
 CALLS_AT_ONCE: Final = 8
 # Of keys, endpoints and credentials whose rules were looked at last.
-_SETS_MAX: Final = 1024
+_SETS_MAX: Final = 256
 # A place may become free at any moment.
 _PLACE_RETRY_S: Final = 1
 _WORDS: Final = {
