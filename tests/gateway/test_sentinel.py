@@ -1,7 +1,6 @@
 """Redis as sentinels have it: two servers, and whoever is the primary now."""
 
 import gc
-import socket
 import subprocess
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -17,10 +16,7 @@ from gateway.shared_cache import SharedCache
 from tests.support import processes
 from tests.support.gateways import StartGateway
 from tests.support.postgres import free_port
-from tests.support.valkey import binary
-
-PASSWORD = "p@ss:word"
-QUOTED = "p%40ss%3Aword"
+from tests.support.valkey import PASSWORD, QUOTED_PASSWORD, accepts, binary, wait
 
 
 class Servers:
@@ -29,7 +25,9 @@ class Servers:
     def __init__(self, folder: Path, stack: ExitStack) -> None:
         self.ports = [free_port(), free_port()]
         self.sentinel_port = free_port()
-        self.url = f"{SCHEME}://:{QUOTED}@127.0.0.1:1,127.0.0.1:{self.sentinel_port}/3?service=g"
+        self.url = (
+            f"{SCHEME}://:{QUOTED_PASSWORD}@127.0.0.1:1,127.0.0.1:{self.sentinel_port}/3?service=g"
+        )
         self._folder, self._stack = folder, stack
         self._running: dict[int, subprocess.Popen[bytes]] = {}
 
@@ -76,21 +74,6 @@ class Servers:
         before = self.primary()["port"]
         self.sentinel().execute_command("SENTINEL", "FAILOVER", "g")
         wait(lambda: self.primary()["port"] != before, "the other primary")
-
-
-def accepts(port: int) -> bool:
-    with socket.socket() as connection:
-        return connection.connect_ex(("127.0.0.1", port)) == 0
-
-
-def wait(holds: Any, what: str) -> None:
-    def look() -> bool:
-        try:
-            return bool(holds())
-        except (OSError, redis.RedisError, LookupError):
-            return False
-
-    processes.eventually(look, within_s=20, what=what, log=None)
 
 
 @pytest.fixture
@@ -151,7 +134,9 @@ def test_an_odd_url_says_why(url: str, why: str) -> None:
 def test_a_plain_url_is_none_of_theirs() -> None:
     assert read_sentinel_url("redis://a:1/0") is None
     assert build_broker("unix:///x") == ("redis+socket:///x", {})
-    found = read_sentinel_url(f"{SCHEME}://u:{QUOTED}@[::1]:5,b/2?service=g&sentinel_password=s")
+    found = read_sentinel_url(
+        f"{SCHEME}://u:{QUOTED_PASSWORD}@[::1]:5,b/2?service=g&sentinel_password=s"
+    )
     assert found == ([("::1", 5), ("b", 26379)], "g", "u", PASSWORD, 2, "s")
 
 

@@ -2,12 +2,17 @@
 
 import importlib.util
 import signal
+import socket
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import redis
 
 from tests.support import processes
+
+PASSWORD = "p@ss:word"
+QUOTED_PASSWORD = "p%40ss%3Aword"
 
 
 def binary() -> Path:
@@ -15,6 +20,23 @@ def binary() -> Path:
     assert package is not None
     assert package.origin is not None
     return next(Path(package.origin).parent.glob("_binaries/*/valkey-server"))
+
+
+def accepts(port: int) -> bool:
+    with socket.socket() as connection:
+        return connection.connect_ex(("127.0.0.1", port)) == 0
+
+
+def wait(holds: Callable[[], object], what: str) -> None:
+    """Until `holds` is true, of servers that may refuse meanwhile."""
+
+    def look() -> bool:
+        try:
+            return bool(holds())
+        except (OSError, redis.RedisError, LookupError):
+            return False
+
+    processes.eventually(look, within_s=20, what=what, log=None)
 
 
 class ValkeyServer:
