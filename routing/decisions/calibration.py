@@ -49,7 +49,7 @@ def apply_temperature(probabilities: Sequence[float], temperature: float) -> tup
 
 
 def fit_temperature(examples: Sequence[Example]) -> float:
-    """The temperature with the least loss, to three digits.
+    """The temperature with the least loss, to three digits. Of several, the one nearest 1.
 
     The loss is convex in the inverse of the temperature, so that a golden-section search finds it.
     """
@@ -61,6 +61,8 @@ def fit_temperature(examples: Sequence[Example]) -> float:
         return math.fsum(_compute_loss(each, inverse) for each in logs) / count
 
     inverse = _minimize(loss, 1 / TEMPERATURE_MAX, 1 / TEMPERATURE_MIN)
+    if loss(1.0) <= loss(inverse):
+        return 1.0
     rounded = float(f"{1 / inverse:.3g}")
     return min(TEMPERATURE_MAX, max(TEMPERATURE_MIN, rounded))
 
@@ -109,7 +111,7 @@ def _compute_loss(logs: Sequence[float], inverse: float) -> float:
 
 
 def _minimize(value: Callable[[float], float], low: float, high: float) -> float:
-    """Where a convex function is least."""
+    """The lowest place where a convex function is least."""
     one, other = high - _GOLDEN * (high - low), low + _GOLDEN * (high - low)
     at_one, at_other = value(one), value(other)
     for _ in range(_STEPS):

@@ -4,15 +4,7 @@ from collections.abc import Sequence
 
 from gateway.limits.limit_leases import LimitLeases
 from gateway.limits.limit_store import LimitAnswer, LimitStore
-from gateway.limits.limits import (
-    DAY_S,
-    MINUTE_S,
-    Exceeded,
-    Limit,
-    RateLimiter,
-    Taken,
-    rate_limiter,
-)
+from gateway.limits.limits import DAY_S, Exceeded, Limit, RateLimiter, Taken
 from gateway.shared_cache import SharedCache
 
 NOWHERE = SharedCache("", timeout_s=0.1)
@@ -116,8 +108,3 @@ def test_room_that_the_store_gave_is_used_without_it_and_given_back_at_the_end()
     assert told.pop() == [("a", process.start, 4)]
     limiter.close()
     assert (told, process.store.flushed) == ([[("a", process.start, -(3 - 1) * 10 - 3)]], True)
-
-
-def test_a_process_has_a_limiter_and_windows_are_minutes_and_days() -> None:
-    assert (MINUTE_S, DAY_S) == (60, 24 * 3600)
-    assert isinstance(rate_limiter(), RateLimiter)

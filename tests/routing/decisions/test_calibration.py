@@ -78,6 +78,23 @@ def test_who_is_always_or_never_right_meets_a_limit(right, limit):
     assert fit_temperature([Example((0.75, 0.25), right)]) == limit
 
 
+@pytest.mark.parametrize("labels", [1, 2, 5])
+def test_answers_that_no_temperature_changes_are_left_alone(labels):
+    assert fit_temperature([Example((1 / labels,) * labels, 0)] * 3) == 1.0
+
+
+@pytest.mark.parametrize(
+    ("sure", "found"),
+    [
+        # The others' share vanishes beside 1 below half of 2 ** -52, each an equal part of it.
+        ((1.0, 0.0), log(1e12) / log(2**53)),
+        ((0.98, 0.01, 0.01), log(98) / log(2**54)),
+    ],
+)
+def test_who_is_sure_and_right_is_made_no_surer_than_can_be_told(sure, found):
+    assert fit_temperature([Example(sure, 0)]) == pytest.approx(found, abs=0.001)
+
+
 def test_an_impossible_label_that_was_right_is_a_finite_loss():
     assert mean_loss([Example((1.0, 0.0), 1)], 1.0) == pytest.approx(-log(1e-12))
 

@@ -89,9 +89,9 @@ def test_long_answers_are_cut() -> None:
     one.add({"content": "Hell"})
     one.add({"content": "o there"})
     one.add({"tool_calls": [{"function": {}}]})
-    kept_content = build(one)
-    assert kept_content["output"] == {"completion": "Hello", "reasoning": None}
-    assert kept_content["truncated"] is True
+    built = build(one)
+    assert built["output"] == {"completion": "Hello", "reasoning": None}
+    assert built["truncated"] is True
 
 
 def test_an_error_is_told_as_the_caller_was() -> None:
@@ -103,10 +103,10 @@ def test_an_error_is_told_as_the_caller_was() -> None:
 
 @given(value=texts, chars_max=st.integers(0, 300))
 def test_trimming_keeps_the_shape_and_the_bound(value: Any, chars_max: int) -> None:
-    kept_content, whole = trim_value(value, chars_max)
-    assert (kept_content == value) or not whole
+    trimmed, whole = trim_value(value, chars_max)
+    assert (trimmed == value) or not whole
     # Marks stand for what was cut, once for each text that was begun.
-    shown = len(json.dumps(kept_content, ensure_ascii=False).replace(TRUNCATED, ""))
+    shown = len(json.dumps(trimmed, ensure_ascii=False).replace(TRUNCATED, ""))
     assert shown <= 8 * (chars_max + 60)
     assert trim_value(value, 10_000) == (value, True)
 
@@ -116,7 +116,7 @@ def caller(logging: IoLogging | None = IoLogging(1.0)) -> Caller:  # noqa: B008 
 
 
 @pytest.mark.parametrize(
-    ("logging", "policy", "kept_content"),
+    ("logging", "policy", "is_kept"),
     [
         (IoLogging(1.0), NO_POLICY, True),
         (None, NO_POLICY, False),
@@ -125,10 +125,10 @@ def caller(logging: IoLogging | None = IoLogging(1.0)) -> Caller:  # noqa: B008 
         (IoLogging(1e-4), NO_POLICY, False),
     ],
 )
-def test_who_is_logged(logging: IoLogging | None, policy: Policy, kept_content: bool) -> None:
+def test_who_is_logged(logging: IoLogging | None, policy: Policy, is_kept: bool) -> None:
     chat = parse_chat({"model": "a/b", "messages": SAID, "session_id": "b"}, session_header=None)
     usual: dict[str, Any] = {"generation_id": "gen-1", "created_at": NOW, "bytes_max": 1000}
-    assert (start_draft(caller(logging), chat, policy, **usual) is not None) is kept_content
+    assert (start_draft(caller(logging), chat, policy, **usual) is not None) is is_kept
 
 
 @given(identity=st.text(min_size=1), rate=st.floats(0.0001, 1))
@@ -176,9 +176,9 @@ def test_sealed_bytes_open_in_their_row_only() -> None:
 
 
 @pytest.fixture
-def kept_content(db: None) -> tuple[Caller, str]:
+def stored_content(db: None) -> tuple[Caller, str]:
     """A member's key of an organization's workspace, and a generation of which there is content."""
-    account = open_account(name="kept_content")
+    account = open_account(name="a")
     workspace = account.workspaces.get()
     admit_member(account=account, username="boss", role=Membership.Role.ADMIN)
     member = admit_member(account=account, username="member", role=Membership.Role.MEMBER)
@@ -192,8 +192,8 @@ def kept_content(db: None) -> tuple[Caller, str]:
 
 
 @pytest.mark.both
-def test_in_an_organization_only_admins_keys_read(kept_content: tuple[Caller, str]) -> None:
-    mine, generation_id = kept_content
+def test_in_an_organization_only_admins_keys_read(stored_content: tuple[Caller, str]) -> None:
+    mine, generation_id = stored_content
     with pytest.raises(OnlyAdmins):
         read_content(mine, generation_id)
     Membership.objects.filter(user__public_id=mine.creator_id).update(role="org:admin")
@@ -205,17 +205,17 @@ def test_in_an_organization_only_admins_keys_read(kept_content: tuple[Caller, st
 
 
 @pytest.mark.both
-def test_a_row_is_sealed_and_stored_once(kept_content: tuple[Caller, str]) -> None:
+def test_a_row_is_sealed_and_stored_once(stored_content: tuple[Caller, str]) -> None:
     before = GenerationContent.objects.values().get()
     assert b"Hello" not in bytes(before["sealed"])
     assert bytes(before["sealed"]).startswith(b"v1:")
-    store([build_sealed_row(draft(kept_content[1]))])
+    store([build_sealed_row(draft(stored_content[1]))])
     assert GenerationContent.objects.values().get() == before
 
 
 @pytest.mark.both
 def test_contents_go_after_their_days(
-    kept_content: tuple[Caller, str], settings: Any, monkeypatch: pytest.MonkeyPatch
+    stored_content: tuple[Caller, str], settings: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(contents, "_PURGED_AT_ONCE", 2)
     settings.GENERATION_CONTENT_DAYS = 3
@@ -231,8 +231,8 @@ def test_contents_go_after_their_days(
 
 
 @pytest.mark.both
-def test_content_without_its_record_is_not_there(kept_content: tuple[Caller, str]) -> None:
-    mine, generation_id = kept_content
+def test_content_without_its_record_is_not_there(stored_content: tuple[Caller, str]) -> None:
+    mine, generation_id = stored_content
     Membership.objects.update(role="org:admin")
     for wrong in ("gen-nowhere", "gen-\x00"):
         with pytest.raises(NotFound):
