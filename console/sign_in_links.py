@@ -1,8 +1,9 @@
 """Links that sign a person in once, without a password.
 
 A link holds a token of the state of the person's row: using it changes `last_login`, which ends
-every link that was made before. So does a change of the person's roles. Whoever has a second factor
-is asked for it all the same.
+every link that was made before. So does a change of the person's roles or address, and that an
+organization begins to have its people sign in at its provider. Whoever has a second factor is asked
+for it all the same.
 """
 
 import logging
@@ -17,6 +18,7 @@ from django.utils.http import base36_to_int
 from gevent import Timeout, get_hub
 
 from accounts.models import User
+from accounts.people.adapter import may_have_password
 from gateway.database.db import run_aside
 from gateway.live_settings import settings
 
@@ -39,8 +41,10 @@ class LinkTokens(PasswordResetTokenGenerator):
         last = user.last_login.isoformat() if user.last_login else ""
         # Whoever made a link for somebody must not come in with rights that the person got later.
         roles = sorted(f"{each.account_id} {each.role}" for each in user.memberships.all())
-        rights = f"{user.is_staff}{user.is_superuser}{roles}"
-        return f"{user.pk}{user.password}{last}{timestamp}{user.is_active}{rights}"
+        rights = f"{user.is_active}{user.is_staff}{user.is_superuser}{roles}"
+        # Links are mailed, and who reads a former mailbox must not come in.
+        mail = f"{user.email} {may_have_password(user)}"
+        return f"{user.pk}{user.password}{last}{timestamp}{rights}{mail}"
 
     def check_token(self, user: Any, token: str | None) -> bool:
         if not super().check_token(user, token):

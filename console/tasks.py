@@ -1,8 +1,9 @@
 """Links for people who forgot their password: a worker finds out whose name or address it is."""
 
 import logging
+import threading
 from smtplib import SMTPException
-from typing import Final
+from typing import Any, Final
 
 from celery import shared_task
 from django.conf import settings
@@ -19,16 +20,30 @@ from console.sign_in_links import build_link_path
 log = logging.getLogger("gateway.sign_in")
 # One person gets one mail in so long, whoever asks.
 _PAUSE_S: Final = 900
+_PAUSE_OF_FAILED_S: Final = 60
+# The other threads of the worker `events` watch and send alerts, however slow the mail server is.
+_mailer: Final = threading.BoundedSemaphore(1)
+_BUSY_S: Final = 10
 # An address may be that of several people.
 _PEOPLE_MAX: Final = 5
 
 
-@shared_task
-def mail_link(name: str) -> int:
+@shared_task(bind=True, max_retries=None)
+def mail_link(self: Any, name: str) -> int:
     """Mail a link that signs in once to whoever has this user name, or this address; how many.
 
     Only to addresses that their people have confirmed: an account's directory may say any other.
+    While another thread does that, the task comes back until it expires.
     """
+    if not _mailer.acquire(blocking=False):
+        raise self.retry(countdown=_BUSY_S)
+    try:
+        return _mail_all(name)
+    finally:
+        _mailer.release()
+
+
+def _mail_all(name: str) -> int:
     people = User.objects.annotate(address=Lower("email"), confirmed=Lower("confirmed_email"))
     people = people.filter(Q(username__iexact=name) | Q(address=name.lower()))
     # Operators have links of `manage.py console_link`.
@@ -57,7 +72,7 @@ def _mail(user: User) -> bool:
         message.send()
     except (SMTPException, OSError, ValueError) as error:
         log.warning("No link to sign in was sent: %s", type(error).__name__)
-        cache.delete(pause)
+        cache.set(pause, 1, _PAUSE_OF_FAILED_S)
         return False
     record_mailed_link(user)
     return True

@@ -100,6 +100,8 @@ CACHES = {
     "default": {
         "BACKEND": "django.core.cache.backends.db.DatabaseCache",
         "LOCATION": "accounts_page_cache",
+        # Beyond it living ones go too, whoever fills it: counts of wrong codes would begin anew.
+        "OPTIONS": {"MAX_ENTRIES": 10_000},
     }
 }
 ACCOUNT_ADAPTER = "accounts.people.adapter.SignInAdapter"

@@ -49,7 +49,7 @@ def handle_server_error(request: HttpRequest) -> HttpResponse:
         log.error("%s %s failed", request.method, request.path_info, exc_info=error)
     if not is_page(request):
         return error_response(refusal)
-    text = _PAGE.format(text=escape(refusal.text), why=why)
+    text = _PAGE.format(text=escape(refusal.text), why=escape(why))
     response = HttpResponse(text, status=refusal.status, headers=refusal.headers)
     response._has_been_logged = True  # type: ignore[attr-defined]  # The mark Django looks for.
     return response

@@ -5,7 +5,9 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from celery.exceptions import Retry
 from django.core import mail
+from django.core.cache import cache
 from django.test import Client
 from django.urls import reverse
 from kombu import Connection
@@ -13,6 +15,7 @@ from kombu import Connection
 from accounts.models import AuditRecord, Membership, PersonIdentity, SignInAttempts, User
 from accounts.services.organization import admit_member, open_account
 from accounts.sign_in import BOUNDS
+from console import tasks
 from console.sign_in_links import build_link_path
 from console.tasks import mail_link
 from console.views import sign_in
@@ -238,12 +241,39 @@ def test_links_go_to_addresses_alone_that_their_people_have_confirmed(
     assert [mail_link(name) for name in ("ada", "eve@acme.test", "ada@acme.test")] == [0, 0, 0]
 
 
-def test_a_mail_server_that_is_away_is_asked_again(mailed_user: User, settings: Any) -> None:
+def test_a_mail_server_that_is_away_is_asked_again_a_minute_later(
+    mailed_user: User, settings: Any
+) -> None:
     settings.EMAIL_BACKEND = "django.core.mail.backends.smtp.EmailBackend"
     settings.EMAIL_HOST, settings.EMAIL_PORT = "127.0.0.1", 1
     assert mail_link("ada") == 0
     settings.EMAIL_BACKEND = "django.core.mail.backends.locmem.EmailBackend"
+    assert mail_link("ada") == 0
+    cache.set(f"link:{mailed_user.pk}", 1, 0)
     assert mail_link("ada") == 1
+
+
+def test_one_thread_mails_links_at_a_time(mailed_user: User) -> None:
+    with tasks._mailer, pytest.raises(Retry):
+        mail_link.apply(("ada",), throw=True)
+    assert mail.outbox == []
+    assert mail_link("ada") == 1
+
+
+def test_a_mailed_link_ends_with_the_address_and_where_a_provider_lets_people_in(
+    mailed_user: User, settings: Any
+) -> None:
+    link = build_link_path(mailed_user)
+    User.objects.update(email="ada@new.test", confirmed_email="ada@new.test")
+    assert Client().post(link).status_code == 410
+
+    mailed_user.refresh_from_db()
+    link = build_link_path(mailed_user)
+    provider = OidcProvider("new", "New", "https://id.test", "gateway", "x", ("new.test",))
+    settings.OIDC_PROVIDERS = (provider,)
+    assert Client().post(link).status_code == 410
+    # One that an operator makes from then on is for whom the provider does not let in.
+    assert Client().post(build_link_path(mailed_user)).status_code == 302
 
 
 def test_a_worker_is_told_and_a_queue_that_is_away_is_said(
