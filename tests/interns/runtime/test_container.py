@@ -90,7 +90,7 @@ def test_an_engine_that_hangs_keeps_nobody_who_looks(
         # Only the engine could tell how it ended.
         assert wait_until(lambda: driver.health(plan.intern_id).is_unknown)
         assert driver.log_tail(plan.intern_id) == []
-    assert driver.health(plan.intern_id).exited
+    assert wait_until(lambda: driver.health(plan.intern_id).exited, within_s=60)
 
 
 def test_an_image_that_cannot_be_had(bench: Bench, settings: Any) -> None:
