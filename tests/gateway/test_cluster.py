@@ -54,7 +54,7 @@ class Cluster:
             log = self._folder / f"{port}.log"
             self._running[port] = processes.spawn([binary(), *words], log=log)
             self._stack.callback(processes.kill, self._running[port])
-            wait(lambda port=port: accepts(port), "a node")
+        wait(lambda: all(map(accepts, self.ports)), "the nodes")
         slot = int(self.ask(self.primary, "KEYSLOT", SLOT_TAG))
         shares = [range(slot, SLOTS), range(slot // 2), range(slot // 2, slot)]
         for port, share in zip(self.ports, shares, strict=False):
