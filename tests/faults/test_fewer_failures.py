@@ -21,7 +21,8 @@ from tests.faults.conftest import GatewayWith
 from tests.support.gateways import seed_account
 from tests.support.ledger import Ledger
 
-pytestmark = pytest.mark.nightly
+# What is compared are two runs with one patience: each must have the machine alone.
+pytestmark = pytest.mark.timed
 REQUESTS, CALLERS = 160, 8
 PATIENCE_S = 4.0
 SLOW_S, STALLED_S = 1.0, 30.0
