@@ -16,6 +16,7 @@ from tests.conformance.desk import Desk, open_stream
 from tests.conformance.guarded import set_guardrail
 from tests.faults.bench import endpoint, model
 from tests.faults.conftest import GatewayWith
+from tests.load.figures import percentile
 from tests.support.gateways import seed_account
 from tests.support.server import GatewayServer
 
@@ -23,7 +24,7 @@ pytestmark = [pytest.mark.timed, pytest.mark.timeout(300)]
 PLACES, SERVICE_S = 8, 0.2
 SMALL, LARGE, EACH = 4, 40, 10
 FULL, FREE = "fair/full", "fair/free"
-WORDS, WORDS_PER_S = 60, 20.0
+WORDS, WORDS_PER_S, SECRET = 60, 20.0, "secret-42"
 
 
 @pytest.fixture(scope="module")
@@ -54,10 +55,6 @@ def measure(desk: Desk, callers: int) -> list[float]:
         return [each for found in pool.map(call_on, range(callers)) for each in found]
 
 
-def find_p95(took: list[float]) -> float:
-    return statistics.quantiles(took, n=20)[-1]
-
-
 def test_a_tenant_a_tenth_as_large_hardly_waits(
     server: GatewayServer, simulator: SimulatedUpstream
 ) -> None:
@@ -67,14 +64,14 @@ def test_a_tenant_a_tenth_as_large_hardly_waits(
         Desk(server, simulator, seed_account(server, credits_usd="1000"), FULL) for _ in range(2)
     )
     measure(small, SMALL)
-    alone = find_p95(measure(small, SMALL))
+    alone = percentile(measure(small, SMALL), 95)
     seen = len(simulator.requests("first"))
     with ThreadPoolExecutor(1) as pool:
         crowd = pool.submit(measure, large, LARGE)
         # By then the crowd stands in the queue.
         server.wait_until(lambda: len(simulator.requests("first")) > seen + 2 * PLACES)
-        beside = find_p95(measure(small, SMALL))
-        of_large = find_p95(crowd.result())
+        beside = percentile(measure(small, SMALL), 95)
+        of_large = percentile(crowd.result(), 95)
     sys.stdout.write(f"small alone {alone:.3f} s, beside {beside:.3f} s, large {of_large:.3f} s\n")
     assert beside <= 1.5 * alone, (beside, alone)
 
@@ -86,24 +83,27 @@ def test_a_guard_of_answers_holds_a_stream_back_for_a_moment(
     words = [{"text": f"word{number} "} for number in range(WORDS)]
     paced: list[Any] = [part for word in words for part in (word, {"pause_s": 1 / WORDS_PER_S})]
 
-    def hear() -> list[float]:
-        """When each word came, from the first one of all."""
-        simulator.script("second", {"events": [*paced, {"finish": "stop"}, "[DONE]"]})
+    def hear() -> tuple[list[float], str]:
+        """When each word came since it was asked for; all that came."""
+        ending = [{"text": SECRET}, {"finish": "stop"}, "[DONE]"]
+        simulator.script("second", {"events": [*paced, *ending]})
         began, heard, text = time.monotonic(), list[float](), ""
         with closing(open_stream(desk)) as wire:
             wire.head()
             for chunk in wire.chunks():
                 text += chunk.decode()
                 heard += [time.monotonic() - began] * (text.count("word") - len(heard))
-        return heard
+        return heard, text
 
-    plain = hear()
+    plain, plain_text = hear()
     set_guardrail(
         desk,
         output_filters=[{"pattern": "secret-[0-9]+", "action": "redact"}],
         output_filter_builtins=[{"slug": "email", "action": "redact"}],
     )
-    guarded = hear()
+    guarded, guarded_text = hear()
+    assert (SECRET in plain_text, SECRET in guarded_text) == (True, False)
+    assert "[REDACTED]" in guarded_text
     delay_s = statistics.median(a - b for a, b in zip(guarded, plain, strict=True))
     sys.stdout.write(f"a word is held back for {delay_s * 1000:.0f} ms in the median\n")
     assert delay_s <= 0.2
