@@ -24,12 +24,14 @@ T = TypeVar("T")
 class Heard:
     """What one caller got; `body` is parsed where it came in full, a stream's being its last chunk.
 
-    `status` is 0 where no head came. `broke` names what ended an answer too early.
+    `status` is 0 where no head came. `cache_status` is a HIT, a MISS or SHARED where an answer of
+    others might do. `broke` names what ended an answer too early.
     """
 
     tag: str
     status: int = 0
     generation_id: str | None = None
+    cache_status: str | None = None
     body: Any = None
     broke: str = ""
 
@@ -64,6 +66,7 @@ def ask(port: int, key: str, *, tag: str, **body: Any) -> Heard:
         try:
             heard.status, headers = wire.head()
             heard.generation_id = headers.get("x-generation-id")
+            heard.cache_status = headers.get("x-router-cache-status")
             heard.body = _parse_answer(wire.body(headers), headers["content-type"])
         finally:
             wire.close()
