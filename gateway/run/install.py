@@ -85,7 +85,7 @@ def install(lock: Path) -> int:
         if is_installed(stamp, wanted):
             return 0
         if not (VENV / "bin" / "pip").exists():
-            command = [sys.executable, "-m", "venv", VENV]
+            command = [sys.executable, "-m", "venv", str(VENV)]
             if subprocess.run(command, check=False).returncode:  # noqa: S603 - Our own words.
                 say("Python's venv module could not make .venv; install it (python3-venv)")
                 return 2
