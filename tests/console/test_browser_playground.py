@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 import requests
-from playwright.sync_api import FilePayload, Page, expect
+from playwright.sync_api import FilePayload, Page, Route, expect
 
 from tests.console.browsing import sign_in
 from tests.support.browser import CHROMIUM, NARROW, Browser, find_barriers, is_scrolled_sideways
@@ -127,6 +127,25 @@ def test_what_is_wrong_is_said_in_the_column(facts: dict[str, Any], browser: Bro
     forget_refusals(browser)
 
 
+def refuse_a_result(tab: Page) -> None:
+    """Of the first column. What was typed stays, and meanwhile nothing else can be sent."""
+    column, buttons = tab.locator(".play-column").first, tab.locator(".play-results button")
+    disabled: list[bool] = []
+
+    def refuse(route: Route) -> None:
+        disabled.extend(buttons.evaluate_all("all => all.map(each => each.disabled)"))
+        route.fulfill(status=429, json={"error": {"message": "Come back later"}})
+
+    tab.route("**/chat/completions", refuse)
+    column.get_by_label("What get_weather gives").fill("Sun")
+    buttons.first.click()
+    expect(column.locator(".notice.bad").last).to_contain_text("Come back later")
+    expect(buttons.first).to_be_enabled()
+    assert disabled == [True] * 3
+    expect(column.get_by_label("What get_weather gives")).to_have_value("Sun")
+    tab.unroute("**/chat/completions")
+
+
 def test_tools_come_from_a_form_and_what_they_give_goes_on(
     facts: dict[str, Any], browser: Browser
 ) -> None:
@@ -150,6 +169,8 @@ def test_tools_come_from_a_form_and_what_they_give_goes_on(
     send(tab, "Please call get_weather.")
 
     expect(tab.locator(".play-call")).to_have_count(3, timeout=ARRIVES_MS)
+    expect(tab.locator("#send")).to_be_enabled(timeout=ARRIVES_MS)
+    refuse_a_result(tab)
     for at in range(3):
         column = tab.locator(".play-column").nth(at)
         expect(column.locator(".play-call")).to_contain_text('get_weather {"city"')
@@ -159,6 +180,7 @@ def test_tools_come_from_a_form_and_what_they_give_goes_on(
         expect(answer).to_contain_text("Simulated answer to", timeout=ARRIVES_MS)
         expect(tab.locator("#send")).to_be_enabled(timeout=ARRIVES_MS)
     expect(tab.locator(".play-results")).to_have_count(0)
+    forget_refusals(browser)
     tab.locator(".play-model").first.fill("simulated/clock")
     send(tab, "What time is it?")
     expect(tab.locator(".play-column").first).to_contain_text(

@@ -211,7 +211,7 @@
     var name = column.model.value.trim(), element = addTurn(column, { role: "assistant", text: "" }, name);
     var answer = { text: "", thinking: "", calls: [], error: "", session: null, usage: null };
     var began = performance.now(), times = { first: 0, whole: 0 }, generation = "", refused = "";
-    var request = null;
+    var request = null, forms = column.element.querySelectorAll(".play-results");
     column.control = new AbortController();
     element.classList.add("busy");
     try {
@@ -245,6 +245,8 @@
     column.control = null;
     // A new conversation has begun meanwhile.
     if (column.turns !== turns) return;
+    // What a person typed can be sent again until its answer is there.
+    if (!answer.error) forms.forEach(function (each) { each.remove(); });
     if (answer.session) column.session = answer.session;
     if (answer.text) column.turns.push({ role: "assistant", text: answer.text });
     else column.turns = turns.slice(0, turns.map(function (each) { return each.role; }).lastIndexOf("user"));
@@ -257,25 +259,28 @@
   function askForResults(column, element, turns, answer) {
     turns = turns.slice(0, answer.text ? -1 : undefined);
     element.append(kit.tools.buildResults(answer.calls.filter(Boolean), function (results) {
-      if (find("send").disabled) return;
       var called = { role: "assistant", text: answer.text, calls: answer.calls.filter(Boolean) };
       var result = { role: "tool", results: results, text: results.map(function (each) { return each.text; }).join("\n") };
       askEach([column], result, "Result", turns.concat(called, result));
     }));
+    // Another column may still answer.
+    setBusy(true);
+  }
+
+  function setBusy(isBusy) {
+    find("stop").hidden = !isBusy;
+    place.querySelectorAll("#send, #decide, .play-results button").forEach(function (each) { each.disabled = isBusy; });
   }
 
   // Asks each column to answer the turn after its conversation, or after `all` with the turn.
   async function askEach(asked, turn, name, all) {
-    find("stop").hidden = false;
-    find("send").disabled = find("decide").disabled = true;
+    setBusy(true);
     await Promise.all(asked.map(function (column) {
-      column.element.querySelectorAll(".play-results").forEach(function (each) { each.remove(); });
       addTurn(column, turn, name);
       column.turns = isDeciding() ? [] : all || column.turns.concat(turn);
       return ask(column, column.turns);
     }));
-    find("stop").hidden = true;
-    find("send").disabled = find("decide").disabled = false;
+    setBusy(false);
     announce(asked.length === 1 ? "The answer is there" : "All answers are there");
   }
 
