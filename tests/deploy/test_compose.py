@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -117,7 +118,9 @@ def compose(tmp_path: Path) -> Iterator[Compose]:
     compose.write_secrets()
     venv, stores = tmp_path / "venv", tmp_path / "stores"
     compose.run(sys.executable, "-m", "venv", venv)
-    compose.run(venv / "bin" / "pip", "install", "--quiet", "podman-compose==1.6.0")
+    install = (venv / "bin" / "pip", "install", "--quiet", "podman-compose==1.6.0")
+    if compose.run(*install, check=False).returncode:
+        pytest.skip("podman-compose cannot be installed")
     stores.mkdir()
     (stores / "Containerfile").write_text(STORES_FILE)
     shutil.copy(PROJECT / "tests" / "deploy" / "postgres-alone", stores)
@@ -154,5 +157,12 @@ def test_the_whole_of_it_answers_behind_tls_and_goes_on_without_one_web(compose:
     assert compose.ask("https://localhost/api/v1/key", *bearer)[0] == "200"
     assert compose.ask("http://localhost/api/v1/key", *bearer)[0] == "403"
 
-    compose.run("podman", "stop", "--time", "15", f"{NAME}_web-1_1")
-    assert compose.ask("https://localhost/api/v1/key", *bearer)[0] == "200"
+    statuses = []
+    with ThreadPoolExecutor(1) as pool:
+        stop = pool.submit(compose.run, "podman", "stop", "--time", "15", f"{NAME}_web-1_1")
+        while not stop.done():
+            statuses.append(compose.ask("https://localhost/api/v1/key", *bearer)[0])
+    stop.result()
+    # Until its next health check the proxy may still choose it.
+    statuses += [compose.ask("https://localhost/api/v1/key", *bearer)[0] for _ in range(4)]
+    assert set(statuses) == {"200"}, statuses
