@@ -43,7 +43,7 @@ from gateway.database.compiled_queries import CompiledQuery
 from gateway.end_users import hash_user
 from gateway.http.address import MAIN_REGION, Network
 from gateway.http.jsonio import JsonObject
-from gateway.limits.rules import RateRule, build_rules
+from gateway.limits.rules import RateRule, build_rules, share_rules
 
 ProviderSort = Literal["price", "throughput", "latency", "exacto"]
 
@@ -218,7 +218,8 @@ def _load_limits(key: Any) -> JsonObject:
     there are guardrails, and one where its workspace has budgets."""
     rate_rules = build_rules(f"key:{key.pk}", key.rate_limits)
     if key.workspace is not None and key.workspace.rate_limits:
-        rate_rules += build_rules(f"workspace:{key.workspace_id}", key.workspace.rate_limits)
+        shared = build_rules(f"workspace:{key.workspace_id}", key.workspace.rate_limits)
+        rate_rules = share_rules(rate_rules + shared)
     governing = load_applied_guardrails(key) if key.has_guardrails else []
     entries = build_entries(key, governing)
     return {

@@ -134,8 +134,9 @@ def list_factors(user: Any) -> list[Any]:
 
 
 def may_have_password(user: Any) -> bool:
-    """Not of whom a provider lets in, who would still come in once it does so no more; an operator
-    keeps one for the day on which it is away."""
+    """Whether the person may choose a password. Whom a provider lets in may not: the password
+    would still work once the provider refuses them. An operator keeps one for the day on which the
+    provider is away."""
     if user.is_staff:
         return True
     if list_forced_providers(user.username, user.email):

@@ -1,20 +1,23 @@
 """What rules let requests take, made once for all requests that the rules cannot tell apart."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 from gateway.limits.concurrency import Bound
 from gateway.limits.limits import DAY_S, MINUTE_S, Limit
-from gateway.limits.rules import BURST, DAY, REQUESTS, TOKENS, Marks, RateRule
+from gateway.limits.rules import BURST, DAY, EACH, REQUESTS, TOKENS, Marks, RateRule
 
-# Of one set of rules, of which a busy key has a new one each second. End users are anybody's to
-# name, so that all go once there are so many.
-_ALLOWANCES_MAX: Final = 64
+# Of all rules in the process, because end users are anybody's to name. The 64 rules of a key and
+# its workspace make at most 70 KB of one.
+ALLOWANCES_MAX: Final = 1024
+# Of end user and tags together. What longer ones take is not kept: `user` has no bound of its own.
+NAME_CHARS_MAX: Final = 512
 
 
 class Allowance(NamedTuple):
-    """The windows that a request of one call and one token takes from, which of them count tokens,
-    and the bounds that it needs a place of."""
+    """What a request of one call and one token takes: room in `windows`, a place of each bound.
+    `token_windows` are the indexes of those windows that count tokens."""
 
     windows: tuple[Limit, ...] = ()
     token_windows: tuple[int, ...] = ()
@@ -22,8 +25,8 @@ class Allowance(NamedTuple):
 
     def list_limits(self, tokens: int, calls: int = 1) -> Sequence[Limit]:
         """What a request of so many tokens at most, sent in so many calls, takes. One that may use
-        more tokens than the whole limit waits for a minute that is all its own, and one of more
-        calls than a burst for a part of a minute."""
+        more tokens than the whole limit waits for a minute that is all its own. One of more calls
+        than a burst waits so for a part of a minute."""
         limits = list(self.windows)
         if calls != 1:
             limits = [
@@ -40,42 +43,67 @@ NOTHING: Final = Allowance()
 
 
 class RuleSet:
-    """Rules that never change, and what they were found to let requests take."""
+    """Rules that never change. It is small: what they let requests take is kept elsewhere."""
 
     def __init__(self, rules: Sequence[RateRule]) -> None:
-        self._rules = rules
-        self._reads_user = any(rule.user is not None for rule in rules)
-        tags = {rule.tag.partition("=")[0] for rule in rules if rule.tag is not None}
-        self._tag_names = tuple(sorted(tags))
-        self._names_endpoints = any(rule.names_endpoints for rule in rules)
-        self._known: dict[tuple[str | None, ...], Allowance] = {}
+        self.rules = rules
+        self._models = {rule.model for rule in rules if rule.model is not None}
+        self._providers = {rule.provider for rule in rules if rule.provider is not None}
+        self._users = {rule.user for rule in rules if rule.user is not None}
+        tags = [rule.tag.partition("=") for rule in rules if rule.tag is not None]
+        self.tag_names = tuple(sorted({name for name, _, _ in tags}))
+        self._tag_values = [
+            (name, {value for other, _, value in tags if other == name}) for name in self.tag_names
+        ]
 
     def allow(
         self, marks: Marks, model: str | None = None, provider: str | None = None
     ) -> Allowance:
         """What requests with these marks take. Rules that name a model or provider count where it
         is this canonical slug and this provider's."""
-        if not self._rules:
+        if not self.rules:
             return NOTHING
-        endpoint = (model, provider) if self._names_endpoints else (None, None)
-        user = marks.user if self._reads_user else None
-        tags = [marks.tags.get(name) for name in self._tag_names]
-        known = (*endpoint, user, *tags)
-        allowance = self._known.get(known)
-        if allowance is None:
-            if len(self._known) >= _ALLOWANCES_MAX:
-                self._known.clear()
-            allowance = self._known[known] = build_allowance(
-                [
-                    rule
-                    for rule in self._rules
-                    if rule.counts(marks)
-                    and rule.model in (None, model)
-                    and rule.provider in (None, provider)
-                ],
-                marks,
-            )
-        return allowance
+        # What no rule tells from nothing is nothing: only the rest makes another allowance.
+        user = marks.user if EACH in self._users or marks.user in self._users else None
+        tags = [
+            value if EACH in values or value in values else None
+            for name, values in self._tag_values
+            for value in (marks.tags.get(name),)
+        ]
+        find: Callable[..., Allowance] = find_allowance
+        if (user or tags) and len("".join(filter(None, (user, *tags)))) > NAME_CHARS_MAX:
+            find = find_allowance.__wrapped__
+        return find(
+            self,
+            model if model in self._models else None,
+            provider if provider in self._providers else None,
+            user,
+            *tags,
+        )
+
+
+@lru_cache(ALLOWANCES_MAX)
+def find_allowance(
+    rule_set: RuleSet,
+    model: str | None,
+    provider: str | None,
+    user: str | None,
+    *tags: str | None,
+) -> Allowance:
+    """What requests take that these rules count alike. `tags` are values, in the order of the set's
+    names; None stands for all that no rule counts."""
+    values = zip(rule_set.tag_names, tags, strict=True)
+    marks = Marks(user, {name: value for name, value in values if value is not None})
+    return build_allowance(
+        [
+            rule
+            for rule in rule_set.rules
+            if rule.counts(marks)
+            and rule.model in (None, model)
+            and rule.provider in (None, provider)
+        ],
+        marks,
+    )
 
 
 def build_allowance(rules: Sequence[RateRule], marks: Marks) -> Allowance:

@@ -124,8 +124,8 @@ class ConcurrencyLimiter:
             spare = self._spare.get(bound.scope)
             if not spare:
                 wanted.append(bound)
-            known = spare.pop() if spare else _StorePlace(name, 0.0, 0)
-            self._held.setdefault(bound.scope, {})[name] = known
+            store_place = spare.pop() if spare else _StorePlace(name, 0.0, 0)
+            self._held.setdefault(bound.scope, {})[name] = store_place
             places.append(Place(bound.scope, name))
         if not wanted:
             self._renew_later()

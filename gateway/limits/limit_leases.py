@@ -93,8 +93,8 @@ class LimitLeases:
         at_s: float,
         asked_at: float,
     ) -> None:
-        """Hold room for so many requests more, which the store gave at its Unix time `at_s` to who
-        asked at that moment of `clock`, or earlier.
+        """Hold room for so many requests more. The store gave it at its Unix time `at_s`, to who
+        asked at `asked_at` by `clock` or earlier.
 
         What is held is never used in the next window: its end is counted from when it was asked.
         """

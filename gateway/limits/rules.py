@@ -2,6 +2,7 @@
 that requests are held to."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from hashlib import blake2b
 from typing import Annotated, Any, Final, NamedTuple
 
@@ -15,6 +16,8 @@ from gateway.limits.limits import MINUTE_S, Taken
 
 LIMITS_MAX: Final = 32
 FIGURE_MAX: Final = 1_000_000_000
+# Of keys, endpoints and credentials that were read last.
+_SETS_MAX: Final = 4_096
 # In a scope it stands for every end user, each with a count of their own.
 EACH: Final = "*"
 FIGURES: Final = ("requests_per_minute", "requests_per_day", "tokens_per_minute", "concurrent")
@@ -166,7 +169,7 @@ def _digest(is_each: bool, text: str) -> str:
 
 def build_rules(owner: str, column: Sequence[JsonObject] | None) -> tuple[RateRule, ...]:
     """The rules of a column, one for each scope: its counters must not count a request twice. Of
-    two figures for the same scope the smaller one holds."""
+    two figures for the same scope the smaller one holds. Equal rules are the same object."""
     found: dict[tuple[str | None, ...], RateRule] = {}
     for each in column or ():
         counted: Any = each.get("scope") or {}
@@ -177,7 +180,14 @@ def build_rules(owner: str, column: Sequence[JsonObject] | None) -> tuple[RateRu
                 given = [part for part in (figure, getattr(found[scope], name)) if part is not None]
                 figures[name] = min(given, default=None)
         found[scope] = RateRule(owner, *scope, **figures)
-    return tuple(found.values())
+    return share_rules(tuple(found.values()))
+
+
+@lru_cache(_SETS_MAX)
+def share_rules(rules: tuple[RateRule, ...]) -> tuple[RateRule, ...]:
+    """The object that stands for all equal rules. What was derived from a key's rules is found by
+    it after the key was read again."""
+    return rules
 
 
 def describe_counter(name: str) -> str:

@@ -115,9 +115,9 @@ def keys_of(references: Iterable[str]) -> frozenset[str]:
 
 
 def reference_test(references: Iterable[str], admitted: Test) -> Test:
-    """A test whether one of the references names an endpoint: a full slug names it alone, a base
-    slug or a display name every endpoint of the provider that `admitted` admits. So an endpoint of
-    a service tier is meant by its full slug, unless the tier is open to the request."""
+    """A test whether one of the references names an endpoint. A full slug names that one alone. A
+    base slug or a display name means every endpoint of the provider that `admitted` admits. So an
+    endpoint of a service tier is meant by its full slug, unless the tier is open to the request."""
     keys = keys_of(references)
 
     def test(endpoint: EndpointEntry) -> bool:

@@ -257,6 +257,9 @@ def test_limits_are_set_changed_and_taken_away(office: Office) -> None:
     assert caller is not None
     (rule,) = caller.rate_rules
     assert (rule.owner, rule.tokens_per_minute) == (f"workspace:{key.workspace_id}", 9)
+    again = read_caller(hash_key(made["key"]))
+    assert again is not None
+    assert again.rate_rules is caller.rate_rules
     record = AuditRecord.objects.filter(object_type="key").latest("pk")
     assert record.before
     assert record.after

@@ -36,7 +36,7 @@ _OF_CREDENTIAL: Final = f"{TOKENS}:credential:"
 # Of one request at one endpoint.
 CALLS_AT_ONCE: Final = 8
 # Of keys, endpoints and credentials whose rules were looked at last.
-_SETS_MAX: Final = 256
+_SETS_MAX: Final = 1024
 # A place may become free at any moment.
 _PLACE_RETRY_S: Final = 1
 _WORDS: Final = {
@@ -47,7 +47,7 @@ _WORDS: Final = {
 
 
 # Rules of a caller that count whole requests, those that count what some endpoints are asked, and
-# those of an endpoint or a credential. Whose they are is kept, and they with it.
+# those of an endpoint or a credential. Equal rules are one object (`share_rules`).
 find_request_rules: IdentityCache[tuple[RateRule, ...], RuleSet] = IdentityCache(
     lambda rules: RuleSet([rule for rule in rules if not rule.names_endpoints]), size_max=_SETS_MAX
 )

@@ -1,13 +1,20 @@
 """What rules let requests take, made once for those that they cannot tell apart."""
 
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
 
-from gateway.limits import allowances
-from gateway.limits.allowances import NOTHING, RuleSet
+from gateway.limits.allowances import (
+    ALLOWANCES_MAX,
+    NAME_CHARS_MAX,
+    NOTHING,
+    RuleSet,
+    find_allowance,
+)
 from gateway.limits.concurrency import Bound
-from gateway.limits.rules import Marks, build_rules
+from gateway.limits.rules import Marks, RateRule, build_rules
+from routing.entities.identity_cache import IdentityCache
 
 
 def rule_set(*limits: dict[str, Any]) -> RuleSet:
@@ -51,9 +58,48 @@ def test_each_end_user_and_each_endpoint_has_counters_of_its_own() -> None:
     assert rule_set().allow(Marks("ada")) is NOTHING
 
 
-def test_names_that_callers_choose_never_pile_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(allowances, "_ALLOWANCES_MAX", 2)
-    rules = rule_set({"scope": {"user": "*"}, "requests_per_minute": 9})
-    for number in range(7):
-        rules.allow(Marks(f"user-{number}"))
-    assert len(rules._known) <= 2
+def count_made(rules: RuleSet, marks: Iterable[Marks], model: str = "m") -> int:
+    """How many allowances are kept that were not there before."""
+    find_allowance.cache_clear()
+    for each in marks:
+        rules.allow(each, model, "p")
+    return find_allowance.cache_info().currsize
+
+
+def test_what_no_rule_counts_makes_no_allowance_of_its_own() -> None:
+    fixed = rule_set(
+        {"scope": {"user": "ada", "tag": "team=blue"}, "requests_per_minute": 9},
+        {"scope": {"tag": "team=red"}, "requests_per_minute": 7},
+        {"scope": {"model": "acme/small", "provider": "acme"}, "requests_per_minute": 5},
+    )
+    strangers = [Marks(f"user-{number}", {"team": f"{number}"}) for number in range(50)]
+    assert count_made(fixed, strangers) == 1
+    assert count_made(fixed, [*strangers, Marks(), Marks("*", {"team": "*"})]) == 1
+    assert count_made(fixed, [Marks("ada", {"team": "blue"}), Marks("ada"), Marks()]) == 3
+    assert fixed.allow(Marks(), "acme/small", "p") is fixed.allow(Marks(), "acme/small", "q")
+    assert count_made(rule_set({"scope": {"tag": "team=*"}, "concurrent": 1}), strangers) == 50
+
+
+@pytest.mark.parametrize("scope", [{"user": "*"}, {"tag": "team=*"}])
+def test_long_names_are_counted_and_not_kept(scope: dict[str, str]) -> None:
+    rules = rule_set({"scope": scope, "requests_per_minute": 9})
+    short, long = "x" * NAME_CHARS_MAX, "x" * (NAME_CHARS_MAX + 1)
+    marks = Marks(long, {"team": long})
+    assert count_made(rules, [marks]) == 0
+    assert rules.allow(marks) == rules.allow(marks) != rules.allow(Marks())
+    assert len(rules.allow(marks).windows) == 1
+    assert count_made(rules, [Marks(short, {"team": short})]) == 1
+
+
+def test_users_and_keys_that_are_read_again_leave_only_so_many_allowances() -> None:
+    find_rules: IdentityCache[tuple[RateRule, ...], RuleSet] = IdentityCache(RuleSet)
+    find_allowance.cache_clear()
+    sets = set()
+    for number in range(100_000):
+        if number % 80 == 0:
+            rules = build_rules("key:1", [{"scope": {"user": "*"}, "requests_per_minute": 9}])
+            sets.add(find_rules(rules))
+        find_rules(rules).allow(Marks(f"user-{number}"))
+    assert len(sets) == 1
+    kept = find_allowance.cache_info()
+    assert kept.currsize == kept.maxsize == ALLOWANCES_MAX
