@@ -83,7 +83,7 @@ def test_a_downgrade_says_what_must_be_undone(tmp_path: Path) -> None:
 
     assert check_downgrade(tmp_path) == (0, {"can_serve": True, "newer": [], "undo": []})
     # One of these drops what the version of before writes.
-    for file in (tmp_path / "routing" / "migrations").glob("00[12]*.py"):
+    for file in (tmp_path / "routing" / "migrations").glob("0*.py"):
         if file.name >= "0018":
             file.unlink()
     status, said = check_downgrade(tmp_path)
