@@ -37,13 +37,6 @@ def mail_link(self: Any, name: str) -> int:
     """
     if not _mailer.acquire(blocking=False):
         raise self.retry(countdown=_BUSY_S)
-    try:
-        return _mail_all(name)
-    finally:
-        _mailer.release()
-
-
-def _mail_all(name: str) -> int:
     people = User.objects.annotate(address=Lower("email"), confirmed=Lower("confirmed_email"))
     people = people.filter(Q(username__iexact=name) | Q(address=name.lower()))
     # Operators have links of `manage.py console_link`.
@@ -52,7 +45,10 @@ def _mail_all(name: str) -> int:
         .exclude(email="")
         .order_by("pk")
     )
-    return sum(_mail(each) for each in known[:_PEOPLE_MAX] if may_have_password(each))
+    try:
+        return sum(_mail(each) for each in known[:_PEOPLE_MAX] if may_have_password(each))
+    finally:
+        _mailer.release()
 
 
 def _mail(user: User) -> bool:

@@ -116,7 +116,10 @@ def _list_limits(progress: RequestProgress, allowance: Allowance) -> list[Limit]
     if is_other and (requests := settings.ROUTER_KEY_RPM):
         limits.append(_one_request(payer.key_id, requests))
     most = settings.ROUTER_KEY_TPM if is_other else None
-    tokens = _most_tokens(progress) if most or allowance.token_windows else 0
+    tokens = 0
+    if most or allowance.token_windows:
+        order = progress.context.plan.order
+        tokens = max((bound_tokens(progress, endpoint) for endpoint in order), default=1)
     if most:
         # One that may use more than the whole limit waits for a minute that is all its own.
         limits.append(Limit(f"{KEY_TOKENS}:{payer.key_id}", most, MINUTE_S, min(tokens, most)))
@@ -159,11 +162,6 @@ def _find_tiers(progress: RequestProgress) -> tuple[bool, bool]:
 @lru_cache(4_096)
 def _one_request(key_id: int, most: int) -> Limit:
     return Limit(f"{_REQUESTS}:{key_id}", most, MINUTE_S)
-
-
-def _most_tokens(progress: RequestProgress) -> int:
-    order = progress.context.plan.order
-    return max((bound_tokens(progress, endpoint) for endpoint in order), default=1)
 
 
 def refuse_full(progress: RequestProgress, full: Full) -> GatewayError:
