@@ -51,8 +51,8 @@ def sign_in(desk: Desk, **cookies: str) -> requests.Session:
 
 
 @pytest.fixture
-def known_browser(desk: Desk, django_db_blocker: DjangoDbBlocker) -> str:
-    """The cookie of one in which that person has signed in before."""
+def browser_cookie(desk: Desk, django_db_blocker: DjangoDbBlocker) -> str:
+    """The cookie of a browser in which that person has signed in before."""
     with pointed_at(desk.server.env["DATABASE_URL"], django_db_blocker):
         User.objects.create_user(NAME, password=PASSWORD)
     return sign_in(desk).cookies["known-browser"]
@@ -81,8 +81,8 @@ def present_code(desk: Desk, _: str) -> int:
     ).status_code
 
 
-def present_password(desk: Desk, known_browser: str) -> int:
-    browser, page = sign_in(desk, **{"known-browser": known_browser}), "/console/you"
+def present_password(desk: Desk, browser_cookie: str) -> int:
+    browser, page = sign_in(desk, **{"known-browser": browser_cookie}), "/console/you"
     return browser.get(desk.server.root_url + page, allow_redirects=False, timeout=60).status_code
 
 
@@ -96,7 +96,7 @@ def present_password(desk: Desk, known_browser: str) -> int:
 )
 def test_few_guesses_are_looked_at_and_who_is_good_there_gets_in(
     desk: Desk,
-    known_browser: str,
+    browser_cookie: str,
     aim: str,
     present: Callable[[Desk, str], int],
     refused: str,
@@ -108,7 +108,7 @@ def test_few_guesses_are_looked_at_and_who_is_good_there_gets_in(
         guessing = pool.submit(read_paced, start_paced(target, PER_S, seconds), seconds * 10)
         presented = set[int]()
         while not guessing.done():
-            presented.add(present(desk, known_browser))
+            presented.add(present(desk, browser_cookie))
     statuses = guessing.result().statuses
 
     ended = time.time()

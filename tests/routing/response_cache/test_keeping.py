@@ -62,11 +62,11 @@ def test_small_bodies_are_small(body: dict[str, Any]) -> None:
 
 
 @pytest.fixture
-def kept_names(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def stored_names(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The names of what is kept."""
-    kept_names: list[str] = []
-    monkeypatch.setattr(answer_reuse, "put", lambda name, *_, **__: kept_names.append(name))
-    return kept_names
+    stored_names: list[str] = []
+    monkeypatch.setattr(answer_reuse, "put", lambda name, *_, **__: stored_names.append(name))
+    return stored_names
 
 
 def answer(call: RequestProgress) -> None:
@@ -81,23 +81,23 @@ def answer(call: RequestProgress) -> None:
 
 @pytest.mark.parametrize("cut_unpaid", [False, True])
 def test_what_was_cut_for_want_of_credits_is_not_kept(
-    cut_unpaid: bool, kept_names: list[str]
+    cut_unpaid: bool, stored_names: list[str]
 ) -> None:
     call = call_to(endpoint())
     call.loop = Loop(call.context.chat, Toolbox(()))
     call.good_end, call.loop.cut_unpaid = ("length", None), cut_unpaid
     answer(call)
-    assert len(kept_names) == (0 if cut_unpaid else 1)
+    assert len(stored_names) == (0 if cut_unpaid else 1)
 
 
 @pytest.mark.parametrize("breaks", [False, True])
-def test_a_stream_of_several_parts_is_not_kept(breaks: bool, kept_names: list[str]) -> None:
+def test_a_stream_of_several_parts_is_not_kept(breaks: bool, stored_names: list[str]) -> None:
     call = call_to(endpoint(), stream=True)
     call.rescue = Rescue(call.context.chat)
     if breaks:
         call.rescue.legs.append(Leg(failed_at(endpoint()), Usage(0, 0), FREE))
     answer(call)
-    assert len(kept_names) == (0 if breaks else 1)
+    assert len(stored_names) == (0 if breaks else 1)
 
 
 @pytest.mark.parametrize(
@@ -116,7 +116,7 @@ def test_which_keys_of_a_workspace_share(
     is_enabled: bool,
     logged: tuple[bool | None, ...],
     is_shared: bool,
-    kept_names: list[str],
+    stored_names: list[str],
     settings,
 ) -> None:
     settings.ROUTER_RESPONSE_CACHE_ENABLED = is_enabled
@@ -131,5 +131,5 @@ def test_which_keys_of_a_workspace_share(
             call.content = ContentDraft(*mine, [], 0, 1_000)
             call.content.is_logged = is_logged
         answer(call)
-    one, other = kept_names
+    one, other = stored_names
     assert (one == other) is is_shared
