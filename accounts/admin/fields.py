@@ -11,10 +11,11 @@ from accounts.models.budget import Enforcement
 from accounts.money import usd_to_nano
 from accounts.ports import higher_apps
 from accounts.views.schemas import member_keys
-from accounts.views.schemas.fields import RateLimits, resolve_rate_limits
+from accounts.views.schemas.fields import RateLimits, resolve_rate_limits, resolve_weights
 from gateway.http.errors import SchemaInvalid
 from gateway.http.jsonio import dumps
 from gateway.http.validation import join_issues, list_issues
+from gateway.limits.weights import WeightField
 
 _USD_MAX = 1_000_000_000
 # Any number of this length fits a row's id.
@@ -98,7 +99,8 @@ class RateLimitsField(forms.JSONField):
     def __init__(self, **options: Any) -> None:
         help_text = (
             "A list of limits with requests_per_minute, requests_per_day, tokens_per_minute, "
-            "concurrent and perhaps burst and a scope (model, provider, user, tag); empty for none."
+            "concurrent and perhaps burst, weights (by model) and a scope (model, provider, user, "
+            "tag); empty for none."
         )
         super().__init__(required=False, **{"help_text": help_text, **options})
 
@@ -113,6 +115,35 @@ class RateLimitsField(forms.JSONField):
             raise forms.ValidationError(join_issues(list_issues(error))) from None
         except SchemaInvalid as error:
             raise forms.ValidationError(error.text) from None
+
+
+class WeightsField(WordsField):
+    """Weights of models in a rate limit, typed as `acme/large=5`; None where there are none."""
+
+    _weights: TypeAdapter[Any] = TypeAdapter(WeightField)
+
+    def prepare_value(self, value: object) -> Any:
+        if isinstance(value, dict):
+            value = [f"{name}={weight}" for name, weight in value.items()]
+        return super().prepare_value(value)
+
+    def clean(self, value: object) -> Any:
+        words = super().clean(value)
+        if not words:
+            return None
+        try:
+            parts = [word.partition("=") for word in words]
+            typed = {name.strip(): int(weight) for name, _, weight in parts}
+        except ValueError:
+            raise forms.ValidationError("Each is a model, = and a whole number.") from None
+        try:
+            weights = self._weights.validate_python(typed)
+        except ValidationError as error:
+            raise forms.ValidationError(join_issues(list_issues(error))) from None
+        resolved, issues = resolve_weights("weights", weights)
+        if issues:
+            raise forms.ValidationError(join_issues(issues))
+        return resolved
 
 
 class MemberKeyLimitsField(forms.JSONField):

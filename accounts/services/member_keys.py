@@ -113,4 +113,10 @@ def _bound_rates(
         if "burst" in same:
             # It is a part of what a minute has, which may be less than the workspace says.
             same["burst"] = min(same["burst"], same["requests_per_minute"])
+        if weights := limit.get("weights"):
+            # Of two patterns the more specific one holds, so that any other weights might be less.
+            if same.get("weights", weights) != weights:
+                words = "Members' keys have the weights of models that the workspace says"
+                issues.append(Issue("weights", words))
+            same["weights"] = weights
     return found

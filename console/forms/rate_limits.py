@@ -7,13 +7,23 @@ from django import forms
 from django.http import Http404
 from pydantic import ValidationError
 
+from accounts.admin.fields import WeightsField
 from accounts.views.schemas.fields import resolve_rate_limits
 from gateway.http.errors import SchemaInvalid
 from gateway.http.jsonio import JsonObject
-from gateway.limits.rules import FIELDS, FIGURE_MAX, LIMITS_MAX, RateLimit, is_fitting_burst
+from gateway.limits.rules import (
+    FIELDS,
+    FIGURE_MAX,
+    FIGURES,
+    LIMITS_MAX,
+    RateLimit,
+    is_fitting_burst,
+)
+from gateway.limits.weights import merge_weights
 
 # As columns keep them.
 Limits = Sequence[JsonObject] | None
+LIMIT_FIELDS: Final = (*FIELDS, "weights")
 _PARTS: Final = [
     ("model", "model"),
     ("provider", "provider"),
@@ -36,6 +46,11 @@ class FiguresForm(forms.Form):
     tokens_per_minute = _build_figure("Tokens per minute")
     concurrent = _build_figure("Requests at the same time")
     burst = _build_figure("Burst: of those per minute at once")
+    weights = WeightsField(
+        label="Weights of models",
+        required=False,
+        help_text="As how many requests one counts: acme/large=5, acme/*=2. Others count once.",
+    )
 
     def clean_burst(self) -> int | None:
         burst: int | None = self.cleaned_data["burst"]
@@ -46,9 +61,15 @@ class FiguresForm(forms.Form):
             )
         return burst
 
+    def clean_weights(self) -> dict[str, int] | None:
+        weights: dict[str, int] | None = self.cleaned_data["weights"]
+        if weights and all(self.cleaned_data.get(name) is None for name in FIGURES):
+            raise forms.ValidationError("There is no limit for them to count in.")
+        return weights
+
     def read_figures(self) -> JsonObject:
         said = self.cleaned_data
-        return {name: said[name] for name in FIELDS if said[name] is not None}
+        return {name: said[name] for name in LIMIT_FIELDS if said[name] is not None}
 
     def read_rate_limits(self, before: Limits = None) -> list[JsonObject] | None:
         """The column with what the form says of all requests; limits with a scope stay."""
@@ -68,7 +89,7 @@ class ScopedLimitForm(FiguresForm):
         "value has a count of their own.",
     )
 
-    field_order = ("part", "value", *FIELDS)
+    field_order = ("part", "value", *LIMIT_FIELDS)
 
     def __init__(self, data: Any = None) -> None:
         # The form of the limits of all requests has fields of the same names on the same page.
@@ -114,10 +135,15 @@ def read_scoped_change(limits: Limits, data: Any) -> ScopedChange:
 
 
 def find_whole_limit(limits: Limits) -> JsonObject:
-    """The figures that hold for all requests: of several without a scope the smaller ones."""
+    """What holds for all requests: of several limits without a scope the smaller figures, and the
+    larger weights."""
     whole = [each for each in limits or () if not each.get("scope")]
     given = {name: [each[name] for each in whole if each.get(name)] for name in FIELDS}
-    return {name: min(figures) for name, figures in given.items() if figures}
+    found: JsonObject = {name: min(figures) for name, figures in given.items() if figures}
+    pairs = [pair for each in whole for pair in each.get("weights", {}).items()]
+    if pairs:
+        found["weights"] = merge_weights(pairs)
+    return found
 
 
 def list_scoped_limits(limits: Limits) -> list[tuple[int, str]]:
@@ -132,4 +158,6 @@ def list_scoped_limits(limits: Limits) -> list[tuple[int, str]]:
 
 def describe_figures(limit: JsonObject) -> str:
     named = ((name, limit[name]) for name in FIELDS if name in limit)
-    return ", ".join(f"{figure:,} {name.replace('_', ' ')}" for name, figure in named)
+    words = [f"{figure:,} {name.replace('_', ' ')}" for name, figure in named]
+    words += [f"{name} counts {weight:,}" for name, weight in limit.get("weights", {}).items()]
+    return ", ".join(words)

@@ -16,6 +16,7 @@ from accounts.services.keys import change_key, create_key, rotate_key, set_disab
 from accounts.services.member_keys import bound_key
 from accounts.services.records import operator_actor
 from console.forms.rate_limits import (
+    LIMIT_FIELDS,
     FiguresForm,
     ScopedLimitForm,
     find_whole_limit,
@@ -39,7 +40,6 @@ from console.queries.snippets import list_snippets
 from console.scope import Scope
 from console.table import Column
 from gateway.http.jsonio import format_usd
-from gateway.limits.rules import FIELDS
 
 _LIFETIMES: Final = {"": None, "1": 1, "7": 7, "30": 30, "90": 90, "365": 365}
 _LIFETIME_CHOICES: Final = [
@@ -76,7 +76,7 @@ COLUMNS: Final = (
 
 
 # Of a key's form, what few keys need.
-_FURTHER: Final = (*FIELDS, "hedge", "rescue")
+_FURTHER: Final = (*LIMIT_FIELDS, "hedge", "rescue")
 
 
 def _build_wish(label: str) -> forms.TypedChoiceField:
@@ -139,7 +139,7 @@ class NewKeyForm(LimitForm):
         "limit_reset",
         "lifetime",
         "allowed_models",
-        *FIELDS,
+        *LIMIT_FIELDS,
     )
 
     def __init__(self, scope: Scope, *args: Any, **options: Any) -> None:
@@ -184,7 +184,7 @@ class ChangedKeyForm(LimitForm):
         label="The key expires", required=False, choices=_NEW_LIFETIME_CHOICES
     )
 
-    field_order = ("name", "limit_usd", "limit_reset", "lifetime", "allowed_models", *FIELDS)
+    field_order = ("name", "limit_usd", "limit_reset", "lifetime", "allowed_models", *LIMIT_FIELDS)
 
     def read_changes(self, key: ApiKey, now: datetime) -> dict[str, Any]:
         """The columns to change."""

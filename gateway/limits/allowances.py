@@ -7,6 +7,7 @@ from typing import Final, NamedTuple
 from gateway.limits.concurrency import Bound
 from gateway.limits.limits import DAY_S, MINUTE_S, Limit
 from gateway.limits.rules import BURST, DAY, EACH, REQUESTS, TOKENS, Marks, RateRule
+from gateway.limits.weights import ModelUse, Weights, weigh_requests
 
 # Of all rules in the process, because end users are anybody's to name. The 64 rules of a key and
 # its workspace make at most 70 KB of one.
@@ -17,16 +18,21 @@ NAME_CHARS_MAX: Final = 512
 
 class Allowance(NamedTuple):
     """What a request of one call and one token takes: room in `windows`, a place of each bound.
-    `token_windows` are the indexes of those windows that count tokens."""
+    `token_windows` are the indexes of those windows that count tokens, `weights` those of windows
+    that count some models more than once."""
 
     windows: tuple[Limit, ...] = ()
     token_windows: tuple[int, ...] = ()
     bounds: tuple[Bound, ...] = ()
+    weights: tuple[tuple[int, Weights], ...] = ()
 
-    def list_limits(self, tokens: int, calls: int = 1) -> Sequence[Limit]:
+    def list_limits(
+        self, tokens: int, calls: int = 1, uses: Sequence[ModelUse] = ()
+    ) -> Sequence[Limit]:
         """What a request of so many tokens at most, sent in so many calls, takes. One that may use
         more tokens than the whole limit waits for a minute that is all its own. One of more calls
-        than a burst waits so for a part of a minute."""
+        than a burst waits so for a part of a minute, and so does one of a model that weighs more
+        than a limit. `uses` is for weights: what may be asked of each model."""
         limits = list(self.windows)
         if calls != 1:
             limits = [
@@ -36,6 +42,13 @@ class Allowance(NamedTuple):
         for number in self.token_windows:
             scope, most, window_s, _ = limits[number]
             limits[number] = Limit(scope, most, window_s, min(tokens, most))
+        for number, weights in self.weights if uses else ():
+            scope, most, window_s, cost = limits[number]
+            if number in self.token_windows:
+                weighed = max(each.weigh(weights) * each.tokens for each in uses)
+            else:
+                weighed = weigh_requests(weights, uses) * calls
+            limits[number] = Limit(scope, most, window_s, max(cost, min(weighed, most)))
         return limits
 
 
@@ -111,7 +124,9 @@ def build_allowance(rules: Sequence[RateRule], marks: Marks) -> Allowance:
     windows: list[Limit] = []
     token_windows: list[int] = []
     bounds: list[Bound] = []
+    weights: list[tuple[int, Weights]] = []
     for rule in rules:
+        first = len(windows)
         name = rule.name_counter(marks)
         per_minute = rule.requests_per_minute
         if per_minute is not None:
@@ -126,4 +141,6 @@ def build_allowance(rules: Sequence[RateRule], marks: Marks) -> Allowance:
             windows.append(Limit(f"{TOKENS}:{name}", rule.tokens_per_minute, MINUTE_S))
         if rule.concurrent is not None:
             bounds.append(Bound(f"places:{name}", rule.concurrent))
-    return Allowance(tuple(windows), tuple(token_windows), tuple(bounds))
+        if rule.weights:
+            weights += [(number, rule.weights) for number in range(first, len(windows))]
+    return Allowance(tuple(windows), tuple(token_windows), tuple(bounds), tuple(weights))

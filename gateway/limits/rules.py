@@ -13,6 +13,7 @@ from gateway.http.jsonio import JsonObject
 from gateway.http.resources import Body
 from gateway.limits.concurrency import Place
 from gateway.limits.limits import MINUTE_S, Taken
+from gateway.limits.weights import WeightField, Weights, build_weights
 
 LIMITS_MAX: Final = 32
 FIGURE_MAX: Final = 1_000_000_000
@@ -74,6 +75,12 @@ class EndpointRateLimit(Body):
         description="Of `requests_per_minute`: at most so many in the part of a minute that they "
         "are the share of (10 of 60: in each ten seconds).",
     )
+    weights: WeightField = Field(
+        None,
+        description="As how many requests one counts, and its tokens as how many times as many, by "
+        "model or pattern (`acme/*`): the most specific one holds, others count once. It does not "
+        "concern `concurrent`.",
+    )
 
     @model_validator(mode="after")
     def _has_a_fitting_burst(self) -> "EndpointRateLimit":
@@ -132,6 +139,7 @@ class RateRule(NamedTuple):
     tokens_per_minute: int | None
     concurrent: int | None
     burst: int | None = None
+    weights: Weights = ()
 
     @property
     def names_endpoints(self) -> bool:
@@ -169,17 +177,20 @@ def _digest(is_each: bool, text: str) -> str:
 
 def build_rules(owner: str, column: Sequence[JsonObject] | None) -> tuple[RateRule, ...]:
     """The rules of a column, one for each scope: its counters must not count a request twice. Of
-    two figures for the same scope the smaller one holds. Equal rules are the same object."""
+    two figures for the same scope the smaller one holds, of two weights of a model the larger one.
+    Equal rules are the same object."""
     found: dict[tuple[str | None, ...], RateRule] = {}
     for each in column or ():
         counted: Any = each.get("scope") or {}
         scope = tuple(counted.get(name) for name in ("model", "provider", "user", "tag"))
-        figures = {name: each.get(name) for name in FIELDS}
+        figures: JsonObject = {name: each.get(name) for name in FIELDS}
+        weights = build_weights(each.get("weights"))
         if scope in found:
+            weights = build_weights(dict(weights), dict(found[scope].weights))
             for name, figure in figures.items():
                 given = [part for part in (figure, getattr(found[scope], name)) if part is not None]
                 figures[name] = min(given, default=None)
-        found[scope] = RateRule(owner, *scope, **figures)
+        found[scope] = RateRule(owner, *scope, **figures)._replace(weights=weights)
     return share_rules(tuple(found.values()))
 
 
@@ -204,7 +215,9 @@ def describe_counter(name: str) -> str:
 
 
 class LimitsTaken(NamedTuple):
-    """What a request took of windows, and its places among those under way."""
+    """What a request took of windows, and its places among those under way. `weights` are those of
+    the model that was asked, by the windows' scopes."""
 
     windows: Taken | None
     places: list[Place]
+    weights: Mapping[str, int] = {}

@@ -13,7 +13,7 @@ from accounts.keystring import hash_key
 from accounts.models import ApiKey, AuditRecord, Membership, SpendCounter, User
 from accounts.services.keys import create_key, delete_keys
 from accounts.services.organization import admit_member, open_workspace
-from gateway.limits.rules import RateRule
+from gateway.limits.rules import FIELDS, RateRule
 from tests.accounts.office import KEYS, Office, key_path, open_office, spend
 
 pytestmark = [pytest.mark.django_db, pytest.mark.both]
@@ -224,16 +224,17 @@ def test_keys_of_whom_an_operator_switched_off_open_nothing(office: Office) -> N
 # --- Rate limits of keys and workspaces -----------------------------------------------------------
 
 
-NOTHING = dict.fromkeys(
-    ("requests_per_minute", "requests_per_day", "tokens_per_minute", "concurrent", "burst")
-)
+NOTHING = dict.fromkeys((*FIELDS, "weights"))
 
 
 def test_limits_are_set_changed_and_taken_away(office: Office) -> None:
-    limits = [{"requests_per_minute": 5, "burst": 2}, {"scope": {"user": "*"}, "concurrent": 2}]
+    limits = [
+        {"requests_per_minute": 5, "burst": 2, "weights": {"acme/*": 5, "*": 2}},
+        {"scope": {"user": "*"}, "concurrent": 2},
+    ]
     made = office.new(rate_limits=limits)
     assert made["data"]["rate_limits"] == [
-        {**NOTHING, "requests_per_minute": 5, "burst": 2, "scope": None},
+        {**NOTHING, **limits[0], "scope": None},
         {
             **NOTHING,
             "concurrent": 2,
@@ -246,7 +247,7 @@ def test_limits_are_set_changed_and_taken_away(office: Office) -> None:
     assert caller is not None
     owner = f"key:{key.pk}"
     assert caller.rate_rules == (
-        RateRule(owner, None, None, None, None, 5, None, None, None, 2),
+        RateRule(owner, *[None] * 4, 5, None, None, None, 2, (("acme/*", 5), ("*", 2))),
         RateRule(owner, None, None, "*", None, None, None, None, 2),
     )
     # Without limits of its own it has its workspace's.
@@ -276,6 +277,11 @@ ODD_LIMITS: list[tuple[Any, str]] = [
     ({"scope": {"tag": "team"}, "concurrent": 1}, "tag"),
     ({"scope": {"model": "acme/none"}, "concurrent": 1}, "not a valid model"),
     ({"scope": {"provider": "none"}, "concurrent": 1}, "not a known provider"),
+    ({"concurrent": 1, "weights": {"acme/none": 2}}, "weights.acme/none: acme/none is not a valid"),
+    ({"concurrent": 1, "weights": {"acme/*": 0}}, "weights.acme/*"),
+    ({"concurrent": 1, "weights": {"acme/*": 1.5}}, "weights.acme/*"),
+    ({"concurrent": 1, "weights": {"acme/[a-z]": 2}}, "weights.acme/[a-z]"),
+    ({"weights": {"acme/*": 2}}, "expected one of requests_per_minute"),
 ]
 
 

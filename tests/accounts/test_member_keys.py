@@ -77,6 +77,7 @@ LESS: list[dict[str, Any]] = [
     *({"limit_nano": 5 * USD, "limit_reset": each} for each in ("weekly", "monthly", None)),
     {"allowed_models": ["acme/two"]},
     {"rate_limits": [{"requests_per_minute": 3, "burst": 2}, MOST["rate_limits"][1]]},
+    {"rate_limits": [MOST["rate_limits"][0] | {"weights": {"*": 2}}, MOST["rate_limits"][1]]},
     {"rate_limits": [{"scope": {"tag": "a=b"}, "concurrent": 9}, *MOST["rate_limits"]]},
 ]
 
@@ -94,6 +95,11 @@ MORE: list[tuple[Any, Any, str]] = [
     ({}, {"allowed_models": ["acme/three"]}, "allowed_models"),
     ({}, {"rate_limits": [{"requests_per_minute": 11}]}, "requests_per_minute"),
     ({}, {"rate_limits": [{"requests_per_minute": 10, "burst": 6}]}, "burst"),
+    (
+        {"rate_limits": [{"concurrent": 1, "weights": {"acme/*": 5}}]},
+        {"rate_limits": [{"concurrent": 1, "weights": {"acme/*": 5, "acme/one": 1}}]},
+        "weights",
+    ),
 ]
 
 

@@ -215,11 +215,20 @@ def test_the_page_s_figures_are_those_of_all_requests_and_limits_with_a_scope_st
     assert folded in client.get(reverse("console:new_key")).text
 
     fields = {"name": key.name, "limit_usd": "", "limit_reset": ""}
-    figures = {"requests_per_minute": "5", "concurrent": "3", "burst": "2"}
+    figures = {"requests_per_minute": "5", "concurrent": "3", "burst": "2", "weights": "acme/*=4"}
     client.post(path, fields | figures)
     key.refresh_from_db()
-    kept = [{"requests_per_minute": 5, "concurrent": 3, "burst": 2}, scoped]
+    weights = {"acme/*": 4}
+    kept = [{"requests_per_minute": 5, "concurrent": 3, "burst": 2, "weights": weights}, scoped]
     assert key.rate_limits == kept
+    assert "acme/*=4</textarea>" in client.get(path).text
+    for typed, words in (
+        ("acme/none=2", "not a valid model ID"),
+        ("acme/*", "a whole number"),
+        ("acme/*=0", "expected number to be"),
+    ):
+        assert words in client.post(path, fields | figures | {"weights": typed}).text
+    assert "no limit for them" in client.post(path, fields | {"weights": "acme/*=4"}).text
     assert "No more than the requests" in client.post(path, fields | figures | {"burst": "6"}).text
     many = fields | figures | {"requests_per_minute": "121"}
     assert "no less than a sixtieth" in client.post(path, many).text

@@ -284,6 +284,30 @@ def test_a_key_s_limit_on_a_provider_moves_it_on_and_users_and_tags_count_apart(
     within_one(MINUTE_S, work)
 
 
+def test_a_dear_model_counts_as_often_as_its_weight_says(pair: Pair) -> None:
+    weights = {"acme/alone": 4, "acme/*": 2}
+
+    def work() -> None:
+        account = pair.account(rate_limits=[{"requests_per_minute": 7, "weights": weights}])
+        key, remaining = account.api_key, "x-ratelimit-remaining-requests"
+        shown = pair.servers[1].get("/api/v1/key", key=key).json()["data"]["rate_limits"]
+        assert shown[0]["weights"] == weights
+        assert pair.chat(0, key).headers[remaining] == "3"
+        refused = pair.chat(1, key)
+        assert refused.status_code == 429
+        assert refused.json()["error"]["message"].endswith("This request counts as 4")
+        assert refused.headers[remaining] == "3"
+        # A fallback that answers counts as what it is.
+        pair.simulator.script("large", {"status": 500})
+        pair.change_key(account, rate_limits=[{"requests_per_minute": 8, "weights": weights}])
+        models = ["acme/alone", "acme/both"]
+        answer = pair.chat(0, key, models=models)
+        assert (answer.status_code, answer.json()["model"]) == (200, "acme/both")
+        assert pair.chat(1, key, model="acme/both").headers[remaining] == "0"
+
+    within_one(MINUTE_S, work)
+
+
 def test_a_workspace_s_limit_is_that_of_all_its_keys(pair: Pair) -> None:
     server = pair.servers[0]
 

@@ -15,6 +15,7 @@ from gateway.http.errors import SchemaInvalid
 from gateway.http.jsonio import JsonObject
 from gateway.http.validation import Issue, shorten
 from gateway.limits.rules import LIMITS_MAX, RateLimit, dump_limits
+from gateway.limits.weights import is_pattern, merge_weights
 
 
 def _number(value: object) -> Any:
@@ -75,6 +76,9 @@ def resolve_rate_limits(limits: Sequence[JsonObject] | None) -> list[JsonObject]
     columns = dump_limits(RateLimit.model_validate(each) for each in limits or ())
     issues: list[Issue] = []
     for index, limit in enumerate(columns or ()):
+        if weights := limit.get("weights"):
+            limit["weights"], unknown = resolve_weights(f"rate_limits.{index}.weights", weights)
+            issues += unknown
         scope, place = limit.get("scope", {}), f"rate_limits.{index}.scope"
         if (model := scope.get("model")) is not None:
             slugs, unknown = find_models(place, [model])
@@ -89,6 +93,19 @@ def resolve_rate_limits(limits: Sequence[JsonObject] | None) -> list[JsonObject]
     if issues:
         raise SchemaInvalid(issues)
     return columns
+
+
+def resolve_weights(place: str, weights: dict[str, int]) -> tuple[dict[str, int], list[Issue]]:
+    """The weights by canonical slug, patterns as they are. What is wrong with names of no model."""
+    names = [name for name in weights if not is_pattern(name)]
+    slugs = higher_apps().find_model_slugs(names) if names else {}
+    issues = [
+        Issue(f"{place}.{name}", f"{shorten(name)} is not a valid model ID")
+        for name in names
+        if name not in slugs
+    ]
+    pairs = [(slugs.get(name, name), weight) for name, weight in weights.items()]
+    return merge_weights(pairs), issues
 
 
 # What `nano_of` refuses beyond.

@@ -2,7 +2,7 @@
 workspace that name its model or provider. An endpoint without room is passed over."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from gateway.http.errors import GatewayError, InvalidRequest, RateLimited
@@ -20,6 +20,7 @@ from gateway.limits.rules import (
     RateRule,
     describe_counter,
 )
+from gateway.limits.weights import ModelUse
 from gateway.live_settings import settings
 from routing.entities.entries import EndpointEntry
 from routing.entities.identity_cache import IdentityCache
@@ -139,14 +140,25 @@ def take_for_endpoint(
     calls = len(progress.demands(endpoint))
     counts_tokens = any(each.token_windows for each in allowances)
     tokens = bound_tokens(progress, endpoint) if counts_tokens else 0
-    windows = [limit for each in allowances for limit in each.list_limits(tokens, calls)]
+    weighed = [each for each in allowances if each.weights]
+    use = ModelUse(endpoint.model_id, endpoint.canonical_slug, tokens)
+    uses = [use] if weighed else ()
+    windows = [limit for each in allowances for limit in each.list_limits(tokens, calls, uses)]
     # Calls of a hedged request are under way at the same time, so that each takes a place.
     is_one_of_many = progress.loop is not None or progress.parent is not None
     held = set(_list_own_places(progress)) if is_one_of_many else ()
     bounds = [bound for each in allowances for bound in each.bounds if bound.scope not in held]
     if in_turn and (overtaken := fair_queue().find_overtaken(bounds, progress.waiting)):
         return Full(overtaken)
-    return take_limits(windows, bounds, calls=calls)
+    taken = take_limits(windows, bounds, calls=calls)
+    if weighed and isinstance(taken, LimitsTaken):
+        weights = {
+            each.windows[number].scope: use.weigh(weights)
+            for each in weighed
+            for number, weights in each.weights
+        }
+        taken = taken._replace(weights=weights)
+    return taken
 
 
 def _list_own_places(progress: RequestProgress) -> Iterator[str]:
@@ -188,16 +200,21 @@ def pass_over(progress: RequestProgress, endpoint: EndpointEntry, step: str = LI
     progress.context = progress.context._replace(plan=plan)
 
 
+def note_tokens(progress: RequestProgress, usage: Usage) -> None:
+    """Note what nobody has noted yet of the attempt that answered."""
+    noted = sum(leg.usage.total_tokens for leg in progress.legs)
+    noted += sum(each.tokens_used for each in progress.attempts)
+    if (last := progress.last_attempt) is not None:
+        last.tokens_used += max(0, usage.total_tokens - noted)
+
+
 def settle_attempts(progress: RequestProgress, usage: Usage) -> None:
-    """Correct what attempts reserved to what each used, and end their places. What nobody has
-    noted yet is of the attempt that answered; other legs are settled."""
+    """Correct what attempts reserved to what each used, and end their places. Other legs are
+    settled."""
     attempts = progress.attempts
     if not any(each.limits for each in attempts):
         return
-    noted = sum(leg.usage.total_tokens for leg in progress.legs)
-    noted += sum(each.tokens_used for each in attempts)
-    if (last := progress.last_attempt) is not None:
-        last.tokens_used += max(0, usage.total_tokens - noted)
+    note_tokens(progress, usage)
     for attempt in attempts:
         # Later turns of a loop go on with what an earlier one took at their endpoint.
         turns = [attempt]
@@ -219,7 +236,13 @@ def settle_attempt(attempt: Attempt, tokens: int, *, credential_tokens: int | No
     if limits is not None:
         concurrency_limiter().give_back(limits.places)
         if limits.windows is not None:
-            correct_windows(limits.windows, tokens, credential_tokens, calls=attempt.calls_sent)
+            correct_windows(
+                limits.windows,
+                tokens,
+                credential_tokens,
+                calls=attempt.calls_sent,
+                weigh=lambda scope, used: used * limits.weights.get(scope, 1),
+            )
 
 
 def end_attempt_places(progress: RequestProgress) -> None:
@@ -237,10 +260,15 @@ def give_back(limits: LimitsTaken) -> None:
 
 
 def correct_windows(
-    taken: Taken, tokens: int, credential_tokens: int | None = None, *, calls: int = 1
+    taken: Taken,
+    tokens: int,
+    credential_tokens: int | None = None,
+    *,
+    calls: int = 1,
+    weigh: Callable[[str, int], int] = lambda scope, used: used,
 ) -> None:
     """Correct what was reserved to the tokens that were used, in all and with one credential, and
-    to the calls that were sent."""
+    to the calls that were sent. `weigh` says as how much that counts in a scope."""
     if credential_tokens is None:
         credential_tokens = tokens
     amounts = []
@@ -250,7 +278,7 @@ def correct_windows(
             used = credential_tokens if each.scope.startswith(_OF_CREDENTIAL) else tokens
         elif each.scope.startswith(_COUNTS_CALLS):
             used = calls
-        amounts.append(used - each.cost)
+        amounts.append(weigh(each.scope, used) - each.cost)
     rate_limiter().add(taken, amounts)
 
 
@@ -292,8 +320,8 @@ def build_limit_error(full: Full) -> GatewayError:
     words = _WORDS.get(kind) or f"requests per {cause.limit.window_s} seconds"
     text = f"Rate limit exceeded: {cause.limit.most} {words} of {describe_counter(name)}"
     if kind != TOKENS and cause.limit.cost > 1:
-        text += f". This request is sent in {cause.limit.cost} calls"
+        text += f". This request counts as {cause.limit.cost}"
     if kind == TOKENS and not is_shared(cause.limit):
         left = max(0, cause.limit.most - cause.used)
-        text += f". This request may use up to {cause.limit.cost} tokens, and {left} are left"
+        text += f". This request may take up to {cause.limit.cost} of them, and {left} are left"
     return build_refusal(cause, source=SOURCE, message=text)

@@ -25,6 +25,7 @@ from gateway.limits.limits import (
     rate_limiter,
 )
 from gateway.limits.rules import TOKENS
+from gateway.limits.weights import ModelUse, weigh_requests
 from gateway.live_settings import settings
 from routing.metering.usage import Usage
 from routing.serving.admission.endpoint_limits import (
@@ -37,6 +38,7 @@ from routing.serving.admission.endpoint_limits import (
     end_attempt_places,
     find_request_rules,
     is_shared,
+    note_tokens,
     read_marks,
     settle_attempts,
     take_limits,
@@ -65,6 +67,7 @@ def too_many(progress: RequestProgress) -> GatewayError | None:
     taken = take_limits(_list_limits(progress, allowance), bounds)
     if isinstance(taken, Full):
         return refuse_full(progress, taken)
+    progress.allowance = allowance
     progress.limits_taken, progress.places = taken.windows, taken.places
     return None
 
@@ -82,7 +85,10 @@ def settle(progress: RequestProgress, usage: Usage) -> None:
     """Correct what was reserved to the tokens that were used, and end the request's places."""
     taken, progress.limits_taken = progress.limits_taken, None
     if taken is not None:
-        correct_windows(taken, usage.total_tokens)
+        weighed = _weigh_used(progress, usage) if progress.allowance.weights else {}
+        correct_windows(
+            taken, usage.total_tokens, weigh=lambda scope, used: weighed.get(scope, used)
+        )
     settle_attempts(progress, usage)
     if progress.places:
         end_places(progress)
@@ -116,15 +122,39 @@ def _list_limits(progress: RequestProgress, allowance: Allowance) -> list[Limit]
     if is_other and (requests := settings.ROUTER_KEY_RPM):
         limits.append(_one_request(payer.key_id, requests))
     most = settings.ROUTER_KEY_TPM if is_other else None
-    tokens = 0
-    if most or allowance.token_windows:
-        order = progress.context.plan.order
-        tokens = max((bound_tokens(progress, endpoint) for endpoint in order), default=1)
+    tokens, uses = 0, list[ModelUse]()
+    if most or allowance.token_windows or allowance.weights:
+        uses = [
+            ModelUse(each.model_id, each.canonical_slug, bound_tokens(progress, each))
+            for each in progress.context.plan.order
+        ]
+        tokens = max((each.tokens for each in uses), default=1)
     if most:
         # One that may use more than the whole limit waits for a minute that is all its own.
         limits.append(Limit(f"{KEY_TOKENS}:{payer.key_id}", most, MINUTE_S, min(tokens, most)))
-    limits += allowance.list_limits(tokens)
+    limits += allowance.list_limits(tokens, uses=uses)
     return limits
+
+
+def _weigh_used(progress: RequestProgress, usage: Usage) -> dict[str, int]:
+    """What was used of the windows that weigh models, by scope: a request counts as its heaviest
+    model that answered, or was asked last."""
+    note_tokens(progress, usage)
+    parts = [(each.endpoint, each.tokens_used) for each in progress.attempts]
+    parts += [(leg.attempt.endpoint, leg.usage.total_tokens) for leg in progress.legs]
+    last = progress.last_attempt
+    uses = [
+        ModelUse(endpoint.model_id, endpoint.canonical_slug, tokens)
+        for endpoint, tokens in parts
+        if tokens or (last is not None and endpoint is last.endpoint)
+    ]
+    allowance, used = progress.allowance, {}
+    for number, weights in allowance.weights:
+        scope = allowance.windows[number].scope
+        used[scope] = weigh_requests(weights, uses)
+        if number in allowance.token_windows:
+            used[scope] = sum(each.weigh(weights) * each.tokens for each in uses)
+    return used
 
 
 def _allow_request(progress: RequestProgress) -> Allowance:

@@ -14,6 +14,7 @@ from gateway.http.errors import GatewayError
 from gateway.http.jsonio import JsonObject
 from gateway.http.request_id import RequestIdentity
 from gateway.http.tags import NO_TAGS, Tags
+from gateway.limits.allowances import NOTHING, Allowance
 from gateway.limits.concurrency import Place
 from gateway.limits.fair_queue import QueueStay, Waiting
 from gateway.limits.limits import Taken
@@ -231,6 +232,8 @@ class RequestProgress:
     good_end: tuple[str, str | None] | None = field(default=None, init=False)
     # What it took of rate limits, until that is corrected or given back.
     limits_taken: Taken | None = field(default=None, init=False)
+    # What the rules of key and workspace that count whole requests let it take.
+    allowance: Allowance = field(default=NOTHING, init=False)
     # Its places among the requests under way that are counted, until it has ended.
     places: list[Place] | None = field(default=None, init=False)
     # What each look of an external guard came to.

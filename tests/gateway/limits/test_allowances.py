@@ -14,6 +14,7 @@ from gateway.limits.allowances import (
 )
 from gateway.limits.concurrency import Bound
 from gateway.limits.rules import Marks, RateRule, build_rules
+from gateway.limits.weights import ModelUse
 from routing.entities.identity_cache import IdentityCache
 
 
@@ -38,6 +39,32 @@ def test_requests_that_rules_cannot_tell_apart_share_what_was_made() -> None:
     red, none = rules.allow(Marks(None, {"team": "red"})), rules.allow(Marks())
     assert red.windows[:3] == blue.windows[:3] == none.windows
     assert red.windows[3].scope != blue.windows[3].scope
+
+
+def test_dear_models_count_more_than_once() -> None:
+    large, small = ModelUse("acme/large", "acme/large-1", 40), ModelUse("acme/small", "acme/s", 30)
+    weights = {"acme/large-1": 5, "Acme/*": 2, "*": 3}
+    rules = rule_set(
+        {"requests_per_minute": 9, "burst": 3, "tokens_per_minute": 100, "weights": weights},
+        {"requests_per_minute": 8, "weights": {"*large": 4, "acme/*": 1}},
+        {"scope": {"model": "acme/large-1"}, "requests_per_day": 7},
+    )
+    allowance = rules.allow(Marks(), "acme/large-1")
+
+    def list_costs(*uses: ModelUse, calls: int = 1) -> list[int]:
+        tokens = max((each.tokens for each in uses), default=1)
+        return [each.cost for each in allowance.list_limits(tokens, calls, uses)]
+
+    # Of two patterns the longer one holds; of two limits of one scope the larger weight.
+    assert list_costs(small) == [2, 2, 60, 1]
+    assert list_costs(ModelUse("other", "other", 30)) == [3, 3, 90, 1]
+    # No weight makes a request larger than a whole limit: it waits for a window of its own.
+    assert list_costs(large) == [5, 3, 100, 1]
+    assert list_costs(small, large) == [5, 3, 100, 1]
+    assert list_costs(small, calls=3) == [6, 3, 60, 3]
+    # What is refused without weights is refused with them.
+    assert list_costs(small, calls=9) == [9, 3, 60, 9]
+    assert list_costs() == [1, 1, 1, 1]
 
 
 def test_each_end_user_and_each_endpoint_has_counters_of_its_own() -> None:

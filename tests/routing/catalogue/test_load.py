@@ -265,7 +265,7 @@ def test_a_day_in_yaml_becomes_seconds(small: dict[str, Any]) -> None:
 
 @pytest.mark.both
 def test_a_pool_of_credentials_loads_dumps_and_loads_back_unchanged(small: dict[str, Any]) -> None:
-    limits = [{"requests_per_minute": 5}]
+    limits = [{"requests_per_minute": 5, "weights": {"acme/*": 2}}]
     small["providers"][0]["credentials"] = [
         {"label": "a", "credential": "secret-of-a", "weight": 3},
         {"label": "b", "credential": "secret-of-b", "rate_limits": limits},
@@ -278,7 +278,8 @@ def test_a_pool_of_credentials_loads_dumps_and_loads_back_unchanged(small: dict[
         ("a", "secret-of-a", 3),
         ("b", "secret-of-b", 1),
     ]
-    assert [rule.requests_per_minute for rule in pool[1].rate_rules] == [5]
+    [rule] = pool[1].rate_rules
+    assert (rule.requests_per_minute, rule.weights) == (5, (("acme/*", 2),))
     assert "secret" not in repr(pool)
     dump = dump_catalogue()
     assert "secret" not in str(dump)

@@ -169,6 +169,36 @@ def test_what_nobody_read_of_an_answer_counts_at_its_endpoint_and_ends_its_place
     assert counters.left(window) == 5000 - tokens
 
 
+def test_a_request_is_settled_to_the_weights_of_the_models_that_answered(counters) -> None:
+    dear, cheap = endpoint_of("acme/large"), endpoint_of(PAID)
+    weighed = {"tokens_per_minute": 5000, "requests_per_minute": 9, "weights": {"acme/large": 3}}
+    limited = [weighed, {"scope": {"provider": "acme"}, **weighed}]
+    rules, taken = build_rules("key:1", limited), list[Limit]()
+    for model_ids, answered, used in (
+        (("acme/large", PAID), cheap, (1, 40)),
+        (("acme/large",), dear, (3, 120)),
+        ((PAID,), cheap, (1, 40)),
+    ):
+        call = call_to(*[{PAID: cheap}.get(each, dear) for each in model_ids], max_tokens=100)
+        call.context = call.context._replace(caller=replace(call.context.caller, rate_rules=rules))
+        assert rate_limits.too_many(call) is None
+        assert call.limits_taken is not None
+        before = [counters.left(each) for each in call.limits_taken.limits]
+        # Reserved was the most of what any of them might come to.
+        heaviest, most = max(3 if each == "acme/large" else 1 for each in model_ids), 5 + 16 + 100
+        assert [each.cost for each in call.limits_taken.limits] == [heaviest, heaviest * most]
+        at_endpoint = take(call, answered)
+        taken = [*call.limits_taken.limits, *windows_of(at_endpoint)]
+        before += [counters.left(each) for each in taken[2:]]
+        call.attempts += [attempt_at(each) for each in (dear,) if each is not answered]
+        call.attempts.append(attempt_at(answered, limits=at_endpoint))
+
+        rate_limits.settle(call, Usage(30, 10))
+
+        spent = [b + each.cost - counters.left(each) for b, each in zip(before, taken, strict=True)]
+        assert spent == [*used, *used]
+
+
 def test_each_turn_of_a_loop_counts_where_it_was_answered(counters) -> None:
     credential = HouseCredential(
         1,
