@@ -32,6 +32,8 @@ only_loopback()
 settings.DATABASES  # noqa: B018 - Reading it loads the settings.
 # Each test of the admin makes its user, and a hash made to be slow takes longer than the test.
 settings.PASSWORD_HASHERS = ["tests.support.hashing.QuickHasher"]
+# The sidebar is the same on each page of the admin, and half of each one's work.
+settings.UNFOLD = {**settings.UNFOLD, "SIDEBAR": {"show_search": True, "navigation": []}}
 # All tests sign in from one address.
 settings.RATE_SIGN_INS = 0
 # How long an example takes depends on what else the machine does.

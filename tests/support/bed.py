@@ -133,11 +133,15 @@ class Bed:
 
     def _copy_migrated(self, file: Path) -> None:
         kept = _template_path("sqlite3")
-        if kept.exists():
-            shutil.copy(kept, file)
-        else:
-            self._migrate(f"sqlite:///{file}")
-            _store_template(kept, file.read_bytes())
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        # The run on PostgreSQL needs one too, and both begin at a time.
+        with kept.with_name("sqlite3.lock").open("a") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if kept.exists():
+                shutil.copy(kept, file)
+            else:
+                self._migrate(f"sqlite:///{file}")
+                _store_template(kept, file.read_bytes())
 
     def _migrate(self, url: str) -> None:
         subprocess.run(
@@ -145,7 +149,7 @@ class Bed:
             cwd=PROJECT,
             env=self.environment(home=self.folder / "home", database_url=url, redis_url=""),
             check=True,
-            timeout=180,
+            timeout=900,
         )
 
     def create(self, database: str = "", *, migrated: bool = True) -> str:
