@@ -107,8 +107,8 @@ def list_workspace_roles(action: Action) -> list[str]:
     return [value.value for value, role in _OF_WORKSPACE.items() if allows(role, action)]
 
 
-def read_account_role(membership: Membership) -> Role:
-    return _OF_ACCOUNT[Membership.Role(membership.role)]
+def read_account_role(membership_role: str) -> Role:
+    return _OF_ACCOUNT[Membership.Role(membership_role)]
 
 
 def may_key_of(membership_role: str | None, action: Action) -> bool:

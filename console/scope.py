@@ -5,16 +5,16 @@ the account all of it, and an operator every account.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any, Final, NamedTuple
 from uuid import UUID
 
-from django.db.models import QuerySet
+from django.db.models import F, FilteredRelation, Q, QuerySet
 from django.http import Http404, HttpRequest
 
 from accounts import roles
-from accounts.models import Account, ApiKey, Membership, User, Workspace, WorkspaceMembership
+from accounts.models import Account, ApiKey, User, Workspace
 from accounts.roles import (
     Action,
     allows,
@@ -67,13 +67,22 @@ class View(NamedTuple):
     is_led: bool = False
 
 
+class _Place(NamedTuple):
+    """An account, and what the person is in it; an operator need not be anything."""
+
+    account: Account
+    membership_id: int | None
+    role: str | None
+
+
 @dataclass(frozen=True)
 class Scope:
     """The person, the account, the views they may choose from (the widest first), and the choice.
 
     `accounts` are those they may choose from, by name, and `workspaces` those of the account that
     they may look at, by name. `is_member` says whether they belong to the account, as an operator
-    need not: keys and interns have owners who do.
+    need not: keys and interns have owners who do. `own_workspaces` are the default one, which is
+    everybody's, and those the person was put into, by name; `own_roles` say as what.
     """
 
     user: User
@@ -84,6 +93,8 @@ class Scope:
     accounts: tuple[Account, ...]
     workspaces: tuple[Workspace, ...] = ()
     is_member: bool = False
+    own_workspaces: tuple[Workspace, ...] = ()
+    own_roles: Mapping[UUID, str] = field(default_factory=dict)
 
     def allows(self, action: Action) -> bool:
         """Whether the person may in all of the account; in a workspace, `allows_in` says more."""
@@ -91,14 +102,9 @@ class Scope:
 
     def allows_in(self, action: Action, workspace_id: UUID | None) -> bool:
         """Whether the person may in this workspace, by either role."""
-        if self.allows(action):
-            return True
-        mine = WorkspaceMembership.objects.filter(
-            workspace=workspace_id,
-            membership__user=self.user.pk,
-            role__in=list_workspace_roles(action),
-        )
-        return workspace_id is not None and mine.exists()
+        if self.allows(action) or workspace_id is None:
+            return self.allows(action)
+        return self.own_roles.get(workspace_id) in list_workspace_roles(action)
 
     @property
     def is_operator(self) -> bool:
@@ -168,18 +174,19 @@ def find_scope(request: HttpRequest) -> Scope | None:
     user: Any = request.user
     kept = request.session.get(_KEPT, {})
     named = {name: request.GET[name] for name in ("account", "view") if name in request.GET}
-    accounts, memberships = _list_accounts(user)
-    if not accounts:
+    places = _list_places(user)
+    if not places:
         return None
     asked = named.get("account", kept.get("account"))
-    by_id = {str(account.pk): account for account in accounts}
-    account = (by_id.get(asked) or _find_unlisted(user, asked)) if asked else None
-    if account is None and "account" in named:
+    by_id = {str(place.account.pk): place for place in places}
+    place = (by_id.get(asked) or _find_unlisted(user, asked)) if asked else None
+    if place is None and "account" in named:
         raise Http404
-    account = account or accounts[0]
-    if account not in accounts:
-        accounts = [account, *accounts]
-    widest = _build_widest(user, account, memberships)
+    place = place or places[0]
+    accounts = [each.account for each in places]
+    if place.account not in accounts:
+        accounts = [place.account, *accounts]
+    widest = _build_widest(user, place)
     views = widest.views
     wanted = named.get("view")
     if wanted is not None and wanted not in {view.value for view in views}:
@@ -187,7 +194,7 @@ def find_scope(request: HttpRequest) -> Scope | None:
     if wanted is None and "account" not in named:
         wanted = kept.get("view")
     view = next((view for view in views if view.value == wanted), views[0])
-    choice = {"account": str(account.pk), "view": view.value}
+    choice = {"account": str(place.account.pk), "view": view.value}
     if named and choice != kept:
         request.session[_KEPT] = choice
     return replace(widest, view=view, accounts=tuple(accounts))
@@ -195,12 +202,10 @@ def find_scope(request: HttpRequest) -> Scope | None:
 
 def find_scope_of_account(user: Any, account_id: UUID) -> Scope:
     """The widest scope that somebody has of an account. Raises `Http404` where they have none."""
-    accounts, memberships = _list_accounts(user)
-    account = next((each for each in accounts if each.pk == account_id), None)
-    account = account or _find_unlisted(user, str(account_id))
-    if account is None:
+    found = _read_places(_select_accounts(user).filter(pk=account_id))
+    if not found:
         raise Http404
-    return _build_widest(user, account, memberships)
+    return _build_widest(user, found[0])
 
 
 def widen_scope(scope: Scope, account_id: UUID) -> Scope:
@@ -210,50 +215,60 @@ def widen_scope(scope: Scope, account_id: UUID) -> Scope:
     return find_scope_of_account(scope.user, account_id)
 
 
-def _list_accounts(user: Any) -> tuple[list[Account], dict[UUID, Membership]]:
-    """The accounts somebody may look at, by name (all of them for an operator), and the
-    memberships they have of these."""
-    rows = Membership.objects.filter(user=user).select_related("account").order_by("account__name")
-    memberships = {row.account_id: row for row in rows[:_ACCOUNTS_MAX]}
+def _list_places(user: Any) -> list[_Place]:
+    """The accounts somebody may look at, by name: an operator all of them."""
+    return _read_places(_select_accounts(user).order_by("name")[:_ACCOUNTS_MAX])
+
+
+def _select_accounts(user: Any) -> QuerySet[Any]:
+    own = FilteredRelation("memberships", condition=Q(memberships__user=user))
+    rows = Account.objects.annotate(own=own, own_id=F("own__pk"), own_role=F("own__role"))
     if may_everywhere(user, Action.USAGE):
-        return list(Account.objects.order_by("name")[:_ACCOUNTS_MAX]), memberships
-    return [row.account for row in memberships.values()], memberships
+        return rows
+    return rows.filter(own_id__isnull=False)
 
 
-def _build_widest(user: Any, account: Account, memberships: Mapping[UUID, Membership]) -> Scope:
+def _read_places(rows: QuerySet[Any]) -> list[_Place]:
+    return [_Place(row, row.own_id, row.own_role) for row in rows]
+
+
+def _build_widest(user: Any, place: _Place) -> Scope:
     """All that the person may look at in the account."""
-    membership = memberships.get(account.pk)
-    own = View(OWN, "My keys", None, is_own=True)
-    account_role = read_account_role(membership) if membership else None
+    account, membership_id = place.account, place.membership_id
+    role_there = read_account_role(place.role) if place.role else None
     is_operator = may_everywhere(user, Action.USAGE)
-    rows = Workspace.objects.filter(account=account).order_by("name")
-    if is_operator or (account_role and allows(account_role, Action.USAGE)):
-        workspaces = tuple(rows)
+    sees_all = is_operator or (role_there is not None and allows(role_there, Action.USAGE))
+    own = FilteredRelation("memberships", condition=Q(memberships__membership=membership_id))
+    rows = Workspace.objects.filter(account=account).annotate(own=own, own_role=F("own__role"))
+    if not sees_all:
+        rows = rows.filter(Q(is_default=True) | Q(own_role__isnull=False))
+    found: list[Any] = list(rows.order_by("name"))
+    own_roles = {each.pk: each.own_role for each in found if each.own_role}
+    own_view = View(OWN, "My keys", None, is_own=True)
+    if sees_all:
+        workspaces = tuple(found)
         views = [View(WHOLE, "All workspaces", None), *map(_view_workspace, workspaces)]
-        views += [own] if membership else []
+        views += [own_view] if role_there else []
         role = Role.OPERATOR
-        if account_role and not is_operator:
-            role = _SEEN_AS[account_role]
+        if role_there and not is_operator:
+            role = _SEEN_AS[role_there]
     else:
-        held = dict(
-            WorkspaceMembership.objects.filter(membership=membership).values_list(
-                "workspace", "role"
-            )
-        )
-        seen = [pk for pk, role in held.items() if role in list_workspace_roles(Action.USAGE)]
-        workspaces = tuple(rows.filter(pk__in=seen))
+        seeing = list_workspace_roles(Action.USAGE)
+        workspaces = tuple(each for each in found if each.own_role in seeing)
         leading = list_workspace_roles(Action.OTHERS_KEYS)
         views = [
-            _view_workspace(each)._replace(is_led=held[each.pk] in leading) for each in workspaces
+            _view_workspace(each)._replace(is_led=each.own_role in leading) for each in workspaces
         ]
         role = Role.LEAD if any(view.is_led for view in views) else Role.MEMBER
         if len(views) > 1:
             ids = tuple(each.pk for each in workspaces)
             views.insert(0, View(WHOLE, "Workspaces I see", ids))
-        views.append(own)
+        views.append(own_view)
     return Scope(
         *(user, account, role, tuple(views), views[0], (account,), workspaces),
-        is_member=membership is not None,
+        is_member=membership_id is not None,
+        own_workspaces=tuple(each for each in found if each.is_default or each.pk in own_roles),
+        own_roles=own_roles,
     )
 
 
@@ -261,11 +276,12 @@ def _view_workspace(workspace: Workspace) -> View:
     return View(str(workspace.pk), workspace.name, (workspace.pk,))
 
 
-def _find_unlisted(user: Any, account_id: str) -> Account | None:
+def _find_unlisted(user: Any, account_id: str) -> _Place | None:
     """An account of an operator beyond those that a list has by name."""
     if not may_everywhere(user, Action.USAGE):
         return None
     try:
-        return Account.objects.filter(pk=UUID(account_id)).first()
+        found = _read_places(_select_accounts(user).filter(pk=UUID(account_id)))
     except ValueError:
         return None
+    return found[0] if found else None

@@ -1,5 +1,6 @@
 """Values as people read them: money with every digit it has, times for the viewer's zone."""
 
+import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -13,6 +14,8 @@ from accounts.services.books.statement_file import escape_formula
 
 NOTHING: Final = "\N{EN DASH}"
 _S_IN_MS: Final = 1000
+# The last sentence of a refusal may say what a program calls; pages lead there themselves.
+_API_REMEDY: Final = re.compile(r" (?:[^.]|\.(?! ))*/(?:api/v1|admin)/.*$", re.DOTALL)
 
 
 class Badge(NamedTuple):
@@ -23,6 +26,11 @@ class Badge(NamedTuple):
 
     def __str__(self) -> str:
         return self.word
+
+
+def tell_refusal(text: str) -> str:
+    """Why a request was refused, without what only a program's author makes use of."""
+    return _API_REMEDY.sub("", text)
 
 
 def format_money(amount_nano: int | None) -> str:

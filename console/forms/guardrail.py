@@ -131,7 +131,9 @@ class GuardrailForm(forms.Form):
     )
     ignored_models = WordsField(required=False, label="Never these models")
     allowed_providers = WordsField(
-        required=False, label="Only these providers", help_text="Slugs, with commas between."
+        required=False,
+        label="Only these providers",
+        help_text="Short names, such as openai, with commas.",
     )
     ignored_providers = WordsField(required=False, label="Never these providers")
     allowed_data_regions = forms.MultipleChoiceField(

@@ -1,10 +1,12 @@
 """What may be said of a workspace: its budgets, those of end users and tags, and its defaults."""
 
+import re
 from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any, Final
 
 from django import forms
+from django.utils.text import slugify
 
 from accounts.admin.fields import (
     EnforcementField,
@@ -288,6 +290,16 @@ class NewWorkspaceForm(forms.Form):
     slug = forms.RegexField(
         SLUG_PATTERN,
         max_length=SLUG_CHARS_MAX,
-        label="Slug",
-        help_text="Lowercase letters and digits, with single hyphens between.",
+        label="Short name",
+        required=False,
+        help_text="What programs call it: small letters and digits, with single hyphens between."
+        " Empty: made of the name.",
     )
+
+    def clean(self) -> dict[str, Any]:
+        said: dict[str, Any] = super().clean() or {}
+        if "name" in said and not said.get("slug", True):
+            said["slug"] = slugify(said["name"]).replace("_", "-")[:SLUG_CHARS_MAX].strip("-")
+            if not re.fullmatch(SLUG_PATTERN, said["slug"]):
+                self.add_error("slug", "None can be made of this name: choose one.")
+        return said

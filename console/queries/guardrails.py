@@ -220,8 +220,9 @@ def list_assignments(guardrail: Guardrail, scope: Scope, text: str = "") -> Assi
     keys = find_assignable(guardrail, scope).keys.filter(name__icontains=text)
     people = Membership.objects.filter(account=scope.account, user__username__icontains=text)
     own_keys, other_keys = _split_assigned(keys.only("name", "hash"), guardrail, "name")
-    own, other = _split_assigned(people.select_related("user"), guardrail, "user__username")
-    other = other if scope.rules_account else []
+    own, other = _split_assigned(
+        people.select_related("user"), guardrail, "user__username", others=scope.rules_account
+    )
     return Assignments(
         keys=own_keys[:_ASSIGNED_MAX],
         members=own[:_ASSIGNED_MAX],
@@ -232,13 +233,14 @@ def list_assignments(guardrail: Guardrail, scope: Scope, text: str = "") -> Assi
 
 
 def _split_assigned(
-    rows: QuerySet[Any], guardrail: Guardrail, name: str
+    rows: QuerySet[Any], guardrail: Guardrail, name: str, *, others: bool = True
 ) -> tuple[list[Any], list[Any]]:
-    """Those that the guardrail governs, and the others, by name; one more of each than is shown."""
+    """Those that the guardrail governs, and the others where they are wanted, by name; one more of
+    each than is shown."""
     is_own = Q(guardrail_assignment__guardrail=guardrail)
     own = rows.filter(is_own).order_by(name, "pk")[: _ASSIGNED_MAX + 1]
     other = rows.exclude(is_own).order_by(name, "pk")[: _ASSIGNED_MAX + 1]
-    return list(own), list(other)
+    return list(own), list(other) if others else []
 
 
 # --- What they did to a request -------------------------------------------------------------------

@@ -240,6 +240,8 @@ class InternDetail:
     @cached_property
     def question(self) -> ChatInteraction | None:
         """What its open run waits for."""
+        if self.card.run is None or self.card.run.state != ChatRun.State.WAITING:
+            return None
         rows = ChatInteraction.objects.select_related("run__session").filter(
             run__intern=self.intern.pk,
             run__state=ChatRun.State.WAITING,

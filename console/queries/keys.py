@@ -11,7 +11,7 @@ from django.db.models.functions import Cast, Coalesce
 from django.http import Http404
 from django.shortcuts import get_object_or_404
 
-from accounts.models import ApiKey, SpendCounter, Workspace, WorkspaceMembership
+from accounts.models import ApiKey, SpendCounter, Workspace
 from accounts.roles import Action, list_workspace_roles
 from accounts.services.key_limits import KeyUsage, read_usages
 from accounts.spending import find_window_starts
@@ -57,7 +57,7 @@ class KeyRow(NamedTuple):
         limit_nano = self.key.limit_nano
         if limit_nano is None:
             return None
-        return min(100, round(100 * self.counted_nano / limit_nano)) if limit_nano else 100
+        return min(100, 100 * self.counted_nano // limit_nano) if limit_nano else 100
 
     @property
     def status(self) -> Badge:
@@ -138,12 +138,13 @@ def list_workspaces_for_keys(scope: Scope) -> list[Workspace]:
     """Those in which the person may make a key, the default one first."""
     if scope.allows(Action.OTHERS_KEYS):
         return sorted(scope.workspaces, key=lambda each: not each.is_default)
-    own = WorkspaceMembership.objects.filter(
-        membership__user=scope.user, role__in=list_workspace_roles(Action.OWN_KEYS)
-    )
-    rows = Workspace.objects.filter(account=scope.account)
-    rows = rows.filter(Q(is_default=True) | Q(pk__in=own.values("workspace")))
-    return list(rows.order_by("-is_default", "name"))
+    roles = list_workspace_roles(Action.OWN_KEYS)
+    rows = [
+        each
+        for each in scope.own_workspaces
+        if each.is_default or scope.own_roles[each.pk] in roles
+    ]
+    return sorted(rows, key=lambda each: not each.is_default)
 
 
 def choose_workspace(scope: Scope, workspaces: Sequence[Workspace]) -> Workspace | None:

@@ -340,7 +340,7 @@ def _add_names(scope: Scope, rows: list[RequestRow]) -> list[RequestRow]:
         pk: (name, creator or "")
         for pk, name, creator in keys.values_list("pk", "name", "creator__username")
     }
-    workspaces = {each.pk: each.name for each in scope.workspaces}
+    workspaces = {each.pk: each.name for each in (*scope.own_workspaces, *scope.workspaces)}
     if unknown := {row.workspace_id for row in rows} - {None, *workspaces}:
         found = Workspace.everything.filter(pk__in=unknown)
         workspaces |= dict(found.values_list("pk", "name"))

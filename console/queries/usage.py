@@ -7,12 +7,11 @@ from functools import cached_property
 from typing import Any, Final, NamedTuple, TypeVar
 from uuid import UUID
 
-from accounts.models import ApiKey, User, Workspace
-from console.queries.sums import SumQuery, fetch_sums
+from accounts.models import ApiKey, Workspace
+from console.queries.sums import SumQuery, Sums, fetch_sums, fetch_sums_together
 from console.scope import Scope
 from gateway.ttl_cache import TtlCache
 from routing.history.analytics import fetch_rows
-from routing.history.dialect import Granularity, dialect
 from routing.history.metrics import METRICS, Metric
 from routing.history.spans import DAY, HOUR, day_of, hour_of
 from routing.history.statement import QueryCondition, UsageQuery
@@ -123,14 +122,20 @@ latencies: Final = TtlCache(_Latencies.read, age_max_s=_LATENCY_AGE_MAX_S, size_
 
 def sum_by_day(scope: Scope, now: datetime, *, days: int) -> list[UsagePoint]:
     """The last `days` UTC days with today, the oldest first, empty ones too."""
-    start = day_of(now) - (days - 1) * DAY
-    return _sum_by(scope, start, now, "day", DAY)
+    query = _build_query_of_days(scope, now, days)
+    return _list_points(fetch_sums(query, now), query.start, now, DAY)
 
 
-def sum_by_hour(scope: Scope, now: datetime, *, hours: int) -> list[UsagePoint]:
-    """The last `hours` hours with this one, the oldest first, empty ones too."""
+def sum_by_day_and_hour(
+    scope: Scope, now: datetime, *, days: int, hours: int
+) -> tuple[list[UsagePoint], list[UsagePoint]]:
+    """The same, and likewise the last `hours` hours with this one."""
+    of_days = _build_query_of_days(scope, now, days)
     start = hour_of(now) - (hours - 1) * HOUR
-    return _sum_by(scope, start, now, "hour", HOUR)
+    by_day, by_hour = fetch_sums_together(
+        [of_days, of_days._replace(start=start, time="hour")], now
+    )
+    return _list_points(by_day, of_days.start, now, DAY), _list_points(by_hour, start, now, HOUR)
 
 
 def add_up(parts: Sequence[UsageSum]) -> UsageSum:
@@ -144,13 +149,6 @@ def read_latency(scope: Scope, start: datetime) -> Latency:
     return found
 
 
-def list_top_models(scope: Scope, start: datetime, now: datetime) -> list[TopRow]:
-    """Those that cost most, the dearest first, as in all lists here."""
-    found = fetch_sums(_build_query(scope, start, _SUMS, groups=("model",)), now)
-    models = {str(model): UsageSum(*sums) for (model,), sums in found.items()}
-    return [TopRow(model, model, used) for model, used in _find_top(models).items()]
-
-
 @dataclass(frozen=True)
 class UsageOfKeys:
     """What each key used in each workspace, as pairs of their ids; the account's workspaces by
@@ -160,22 +158,23 @@ class UsageOfKeys:
     workspaces: Mapping[UUID, str]
 
     @cached_property
-    def _keys(self) -> Mapping[int, tuple[str, int | None]]:
-        """Names and creators."""
+    def _keys(self) -> Mapping[int, ApiKey]:
+        """With names and creators."""
         rows = ApiKey.objects.filter(pk__in={key for key, _ in self.sums})
-        return {pk: more for pk, *more in rows.values_list("pk", "name", "creator_id")}  # type: ignore[misc]  # Two of them.
+        names = ("username", "first_name", "last_name", "public_id")
+        rows = rows.select_related("creator")
+        return rows.only("name", *(f"creator__{name}" for name in names)).in_bulk()
 
     def list_top_keys(self) -> list[TopRow]:
         found = self._sum_up(lambda key, _: key)
-        return [
-            TopRow(self._keys.get(pk, ("deleted", None))[0], str(pk), used)
-            for pk, used in found.items()
-        ]
+        names = {pk: key.name for pk, key in self._keys.items()}
+        return [TopRow(names.get(pk, "deleted"), str(pk), used) for pk, used in found.items()]
 
     def list_top_people(self) -> list[TopRow]:
         """The creators of the keys; keys of nobody are one row without a name."""
-        found = self._sum_up(lambda key, _: self._keys.get(key, ("", None))[1] or 0)
-        users = User.objects.in_bulk(found)
+        creators = {pk: key.creator for pk, key in self._keys.items() if key.creator}
+        users = {user.pk: user for user in creators.values()}
+        found = self._sum_up(lambda key, _: user.pk if (user := creators.get(key)) else 0)
         return [
             TopRow(user.get_full_name() or user.username, user.public_id, used)
             if (user := users.get(pk))
@@ -206,13 +205,20 @@ def _find_top(sums: Mapping[Id, UsageSum]) -> dict[Id, UsageSum]:
     return dict(ordered[:TOP_ROWS])
 
 
-def sum_by_key(scope: Scope, start: datetime, now: datetime) -> UsageOfKeys:
-    query = _build_query(scope, start, _SUMS, groups=("api_key_id", "workspace_id"))
-    sums = {
+def sum_by_model_and_key(
+    scope: Scope, start: datetime, now: datetime
+) -> tuple[list[TopRow], UsageOfKeys]:
+    """The models that cost most, the dearest first, as in all lists here; and what keys used."""
+    by_model = _build_query(scope, start, _SUMS, groups=("model",))
+    by_key = by_model._replace(groups=("api_key_id", "workspace_id"))
+    of_models, of_keys = fetch_sums_together([by_model, by_key], now)
+    models = {str(model): UsageSum(*sums) for (model,), sums in of_models.items()}
+    keys = {
         (int(key), UUID(str(workspace))): UsageSum(*used)
-        for (key, workspace), used in fetch_sums(query, now).items()
+        for (key, workspace), used in of_keys.items()
     }
-    return UsageOfKeys(sums, {each.pk: each.name for each in scope.workspaces})
+    top = [TopRow(model, model, used) for model, used in _find_top(models).items()]
+    return top, UsageOfKeys(keys, {each.pk: each.name for each in scope.workspaces})
 
 
 class EndpointSum(NamedTuple):
@@ -277,11 +283,12 @@ def sum_spend_by(scope: Scope, start: datetime, now: datetime, column: str) -> d
     return {str(UUID(str(value)) if ids else value): nano for (value,), (nano,) in found.items()}
 
 
-def _sum_by(
-    scope: Scope, start: datetime, now: datetime, time: Granularity, step: timedelta
-) -> list[UsagePoint]:
-    sums = fetch_sums(_build_query(scope, start, _SUMS_OF_TIME, time=time), now)
-    found = {dialect().parse_moment(period): UsageSum(*used) for (period,), used in sums.items()}
+def _build_query_of_days(scope: Scope, now: datetime, days: int) -> SumQuery:
+    return _build_query(scope, day_of(now) - (days - 1) * DAY, _SUMS_OF_TIME, time="day")
+
+
+def _list_points(sums: Sums, start: datetime, now: datetime, step: timedelta) -> list[UsagePoint]:
+    found = {moment: UsageSum(*used) for (moment,), used in sums.items()}
     count = int((now - start) / step) + 1
     starts = [start + number * step for number in range(count)]
     return [UsagePoint(moment, found.get(moment, UsageSum())) for moment in starts]

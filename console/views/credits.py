@@ -212,11 +212,12 @@ class Holds:
 
 
 def read_holds(account: Account) -> Holds:
-    """The account's row and its holds, read in one statement each, one right after the other."""
-    holds = Hold.objects.filter(account=account)
-    sums = holds.aggregate(count=Count("pk"), nano=Sum("amount_nano"))
-    held_nano = Account.objects.values_list("held_nano", flat=True).get(pk=account.pk)
-    return Holds(sums["count"], int(sums["nano"] or 0), held_nano)
+    """The account's row and its holds as of one moment: in one statement."""
+    rows = Account.objects.filter(pk=account.pk).annotate(
+        count=Count("holds"), nano=Sum("holds__amount_nano")
+    )
+    count, nano, held_nano = rows.values_list("count", "nano", "held_nano").get()
+    return Holds(count, int(nano or 0), held_nano)
 
 
 def select_holds(account: Account, text: str) -> QuerySet[Hold]:

@@ -20,6 +20,7 @@ from console.queries.budgets import BudgetUse, list_budgets
 from console.queries.endpoint_health import read_learned
 from console.queries.explanation import tell_in_a_sentence
 from console.queries.interns import filter_interns
+from console.queries.keys import KeyRow
 from console.queries.requests import find_newest, has_requests
 from console.queries.snippets import list_snippets
 from console.scope import Scope
@@ -31,6 +32,7 @@ from console.words import (
     format_money_short,
     format_ms,
     format_percent,
+    tell_refusal,
 )
 from interns.models import Intern
 from routing.catalogue.snapshot import catalogue
@@ -39,6 +41,8 @@ from routing.history.spans import DAY, HOUR, day_of, hour_of
 
 _KEYS_MAX: Final = 100
 _NAMES_MAX: Final = 3
+# From here on somebody should look at it.
+_CLOSE_PERCENT: Final = 80
 
 
 class Notice(NamedTuple):
@@ -83,29 +87,44 @@ def find_budget_page(scope: Scope, use: BudgetUse) -> str:
 
 
 def _list_key_notices(scope: Scope, now: datetime) -> list[Notice]:
-    """Keys of the view, of those with a limit that were used last, that have spent it."""
+    """Keys of the view, of those held to a limit that were used last, that have spent it, or most
+    of it."""
     limited = ApiKey.objects.living().filter(
-        kind=ApiKey.Kind.INFERENCE, disabled=False, limit_nano__isnull=False
+        kind=ApiKey.Kind.INFERENCE,
+        disabled=False,
+        limit_nano__isnull=False,
+        limit_enforcement="block",
     )
     limited = limited.filter(Q(expires_at=None) | Q(expires_at__gt=now))
     newest = scope.filter_keys(limited).order_by(F("last_used_at").desc(nulls_last=True), "-pk")
     keys = list(newest[:_KEYS_MAX])
     usages = read_usages(keys=keys, at=now) if keys else {}
-    spent = [
-        key
-        for key in keys
-        if key.enforced_limit_nano is not None
-        and usages[key.pk].counted_nano(key) >= key.enforced_limit_nano
-    ]
-    if not spent:
-        return []
+    uses = [(key, KeyRow(key, usages[key.pk], now).percent or 0) for key in keys]
+    spent = [key for key, percent in uses if percent >= 100]
+    close = [(key, percent) for key, percent in uses if _CLOSE_PERCENT <= percent < 100]
+    notices = []
     if len(spent) == 1:
         text = f"The key {spent[0].name} has reached its limit: its requests are refused"
-        return [Notice("bad", text, reverse("console:key", args=[spent[0].pk]))]
-    names = ", ".join(key.name for key in spent[:_NAMES_MAX])
-    names += ", ..." if len(spent) > _NAMES_MAX else ""
-    text = f"Keys that have reached their limit: {format_count(len(spent))} ({names})"
-    return [Notice("bad", text, reverse("console:keys"))]
+        notices.append(Notice("bad", text, reverse("console:key", args=[spent[0].pk])))
+    elif spent:
+        names = _list_names(spent)
+        text = f"Keys that have reached their limit: {format_count(len(spent))} ({names})"
+        notices.append(Notice("bad", text, reverse("console:keys")))
+    if len(close) == 1:
+        key, percent = close[0]
+        text = f"The key {key.name} has spent {percent} % of its limit"
+        notices.append(Notice("warn", text, reverse("console:key", args=[key.pk])))
+    elif close:
+        names = _list_names([key for key, _ in close])
+        text = f"Keys that have spent most of their limit: {format_count(len(close))} ({names})"
+        notices.append(Notice("warn", text, reverse("console:keys")))
+    return notices
+
+
+def _list_names(keys: list[ApiKey]) -> str:
+    return ", ".join(key.name for key in keys[:_NAMES_MAX]) + (
+        ", ..." if len(keys) > _NAMES_MAX else ""
+    )
 
 
 def _list_operator_notices() -> list[Notice]:
@@ -159,13 +178,12 @@ class TopList(NamedTuple):
 @page
 def show_home(request: HttpRequest, page: PageContext) -> HttpResponse:
     scope, now = page.scope, page.now
-    days = usage.sum_by_day(scope, now, days=_DAYS)
+    days, hours = usage.sum_by_day_and_hour(scope, now, days=_DAYS, hours=_HOURS)
     if not _add_up(days).requests and not has_requests(scope):
         waiting = {"first": _build_first_request(request, scope), "title": "Home"}
         return render_page(request, page, "console/first_request.html", waiting)
     start = page.period.start(now)
     points, step = days[-page.period.length.days :], DAY
-    hours = usage.sum_by_hour(scope, now, hours=_HOURS)
     if page.period.length <= DAY:
         points, step = hours[-24:], HOUR
     used, latency = _add_up(points), usage.read_latency(scope, start)
@@ -216,7 +234,7 @@ def _build_first_request(request: HttpRequest, scope: Scope) -> dict[str, Any]:
     link, sentence = "", ""
     if newest is not None and newest.is_refused:
         link = reverse("console:refused", args=[newest.pk])
-        sentence = f"The gateway answered {newest.status}: {newest.refusal}"
+        sentence = f"The gateway answered {newest.status}: {tell_refusal(newest.refusal)}"
     elif newest is not None:
         link = reverse("console:request", args=[newest.pk])
         sentence = tell_in_a_sentence(newest._asdict())
@@ -260,9 +278,8 @@ def _add_up(points: list[usage.UsagePoint]) -> usage.UsageSum:
 def _list_tops(page: PageContext, start: datetime) -> list[TopList]:
     scope, now = page.scope, page.now
     requests = reverse("console:requests")
-    lists = [("Models", usage.list_top_models(scope, start, now), "model")]
-    keys = usage.sum_by_key(scope, start, now)
-    lists.append(("Keys", keys.list_top_keys(), "key"))
+    models, keys = usage.sum_by_model_and_key(scope, start, now)
+    lists = [("Models", models, "model"), ("Keys", keys.list_top_keys(), "key")]
     if not scope.view.is_own:
         lists.append(("People", keys.list_top_people(), "person"))
         if scope.view.workspace_ids is None or len(scope.view.workspace_ids) > 1:

@@ -1,11 +1,12 @@
 """People of an account: who belongs to it in which role, what they spent, adding and removing."""
 
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 from django import forms
 from django.contrib import messages
 from django.contrib.auth.validators import UnicodeUsernameValidator
+from django.db.models import Exists, OuterRef
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import get_object_or_404
 from django.urls import reverse
@@ -105,7 +106,7 @@ def show_person(request: HttpRequest, page: PageContext, user_id: str) -> HttpRe
         "membership": membership,
         "row": load_person(page.scope, membership, page.period.start(page.now), page.now),
         "roles": Membership.Role.choices,
-        "needs_link": needs_link(membership.user),
+        "needs_link": needs_link(membership),
     }
     return render_page(request, page, "console/person.html", context)
 
@@ -122,12 +123,12 @@ def change_person(request: HttpRequest, page: PageContext, user_id: str) -> Http
         "by": operator_actor(request.user),
     }
     if to == "removed":
-        remove_member(**place)  # type: ignore[arg-type]  # Each of its own type.
+        remove_member(**place)
         messages.success(request, f"{membership.user.username} left; their keys are disabled.")
         return HttpResponseRedirect(reverse("console:people"))
     if to not in Membership.Role.values:
         raise Http404
-    change_role(**place, role=to)  # type: ignore[arg-type]  # Each of its own type.
+    change_role(**place, role=to)
     messages.success(request, "Saved.")
     return HttpResponseRedirect(reverse("console:person", args=[user_id]))
 
@@ -139,7 +140,7 @@ def renew_link(request: HttpRequest, page: PageContext, user_id: str) -> HttpRes
     membership = _find(page, user_id)
     _require_right_to(page.scope, membership.role)
     user = membership.user
-    if not needs_link(user):
+    if not needs_link(membership):
         raise Http404
     record_sign_in(request, "link made", user=user, by=operator_actor(request.user))
     return _show_link(request, page, user, f"A new link for {user.username}")
@@ -151,17 +152,22 @@ def _show_link(request: HttpRequest, page: PageContext, user: User, title: str) 
     return render_page(request, page, "console/person_link.html", context)
 
 
-def needs_link(user: User) -> bool:
-    """Whether somebody of this account alone could not come in without one."""
-    if user.is_staff or not user.is_active or user.has_usable_password():
+def needs_link(membership: Any) -> bool:
+    """Whether somebody of this account alone, as `_find` found them, could not come in without
+    one."""
+    user = membership.user
+    if membership.is_elsewhere or user.is_staff or not user.is_active:
         return False
-    is_of_one = Membership.objects.filter(user=user).count() == 1
-    return is_of_one and may_have_password(user) and not list_factors(user)
+    may_choose = not user.has_usable_password() and may_have_password(user)
+    return may_choose and not list_factors(user)
 
 
-def _find(page: PageContext, user_id: str) -> Membership:
+def _find(page: PageContext, user_id: str) -> Any:
+    """The membership, with `is_elsewhere`: whether they belong to another account too."""
     _require_admin(page.scope)
+    others = Membership.objects.filter(user=OuterRef("user")).exclude(pk=OuterRef("pk"))
     members = Membership.objects.filter(account=page.scope.account).select_related("user")
+    members = members.annotate(is_elsewhere=Exists(others))
     return get_object_or_404(members, user__public_id=user_id)
 
 

@@ -49,10 +49,12 @@ from console.queries.requests import (
 from console.scope import Scope, widen_scope
 from console.table import CSV_ROWS_MAX, Column, Table, csv_response, read_pages, render_table
 from console.views.outage import find_simulated
-from console.words import Badge, format_tags
+from console.words import Badge, format_tags, tell_refusal
 from routing.entities.exchange import CANCELLED
 from routing.metering.models import Generation
 from routing.reports.models import FailedRequest
+
+_FACT_WORDS: Final = {"remedy_hint": "What helps"}
 
 
 class Remedy(NamedTuple):
@@ -93,7 +95,15 @@ class RefusedDetail:
     def facts(self) -> list[tuple[str, str]]:
         """What the caller was told beside the text."""
         detail = {name: v for name, v in self.record.detail.items() if v is not None}
-        return [(name.replace("_", " "), read_text(v)) for name, v in detail.items()]
+        # The page's own words say which limit it was.
+        detail.pop("limit_source", None)
+        return [
+            (
+                _FACT_WORDS.get(name, name.replace("_", " ").capitalize()),
+                ", ".join(map(str, v)) if isinstance(v, list) else read_text(v),
+            )
+            for name, v in detail.items()
+        ]
 
 
 def find_refused(seen: Scope, number: int) -> RefusedDetail:
@@ -208,7 +218,7 @@ def tell_attempts(row: RequestRow) -> str:
 
 def note_outcome(row: RequestRow) -> str:
     """Why the gateway refused it, or how it went where it took more than one attempt."""
-    return row.refusal or tell_attempts(row)
+    return tell_refusal(row.refusal) or tell_attempts(row)
 
 
 COLUMNS: Final = (

@@ -92,7 +92,7 @@ class AccountForm(forms.Form):
     allowed_providers = WordsField(
         required=False,
         label="Providers that may be used",
-        help_text="Slugs, with commas between; empty allows all of them.",
+        help_text="Short names, such as openai, with commas between; empty allows all of them.",
     )
     ignored_providers = WordsField(required=False, label="Providers that are never used")
     is_filtered_model_catalog_enabled = forms.BooleanField(

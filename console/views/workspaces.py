@@ -51,7 +51,7 @@ COLUMNS: Final = (
     Column(
         "Name", lambda row: row.workspace.name, link=lambda row: _link(row.workspace), order="name"
     ),
-    Column("Slug", lambda row: row.workspace.slug, "code", detail=True),
+    Column("Short name", lambda row: row.workspace.slug, "code", detail=True),
     Column("Fullest budget", lambda row: row.budget_state, "badge"),
     Column("Spent", lambda row: row.spend_nano, "usd", order="spent"),
     Column("Members", lambda row: row.members, "count", order="members"),
@@ -76,7 +76,7 @@ MEMBERS: Final = (
 def show_workspaces(request: HttpRequest, page: PageContext) -> HttpResponse:
     require_role(page.scope, Role.LEAD)
     fits = has_words(lambda row: f"{row.workspace.name} {row.workspace.slug}")
-    filters = [Filter("text", "Name or slug", fits)]
+    filters = [Filter("text", "Name", fits)]
     listing = Listing[WorkspaceRow](request, COLUMNS, "Workspaces", filters=filters)
     listing.load_whole(list_workspaces(page.scope, page.period.start(page.now), page.now))
     if listing.is_csv:

@@ -38,7 +38,14 @@ def test_keys_at_their_limit_are_told_to_those_who_see_them(team: Team) -> None:
     both = find_notices(team, "admin")
     assert (reverse("console:keys") in both, "acme far" in both) == (True, True)
 
+    # Before all of it is spent, too.
+    ApiKey.objects.filter(pk=own.pk).update(limit_nano=6)
+    assert "acme own has spent 83 % of its limit" in find_notices(team, "member")
+    ApiKey.objects.filter(pk=own.pk).update(limit_nano=7)
+    assert "of its limit" not in find_notices(team, "member")
+
     # What is refused for another reason, or not at all, needs nobody for its limit.
+    ApiKey.objects.filter(pk=own.pk).update(limit_nano=5)
     for fields in (
         {"disabled": True},
         {"disabled": False, "expires_at": datetime.now(UTC) - timedelta(days=1)},

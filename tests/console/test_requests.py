@@ -114,6 +114,8 @@ def test_what_the_url_cannot_mean_is_left_out(client: Client) -> None:
 
 def test_refused_ones_are_found_by_their_request_id(client: Client, team: Team) -> None:
     row = team.refused["own"]
+    hint = "Somebody can raise it with PATCH /api/v1/keys/{hash}, described at http://1.2.3.4/docs"
+    FailedRequest.objects.filter(pk=row.pk).update(text=f"{row.text}. {hint}")
 
     assert read_all_pages(client, text=row.request_id) == [f"refused/{row.pk}"]
     # The list says why, too.
@@ -122,6 +124,8 @@ def test_refused_ones_are_found_by_their_request_id(client: Client, team: Team) 
     page = client.get(reverse("console:refused", args=[row.pk])).text
     assert "limit is reached" in page
     assert "you paid nothing" in page
+    # What a program's author would call is for the API's answer.
+    assert ("PATCH" in listed, "PATCH" in page) == (False, False)
 
 
 @pytest.mark.parametrize("tag", ["team=blue", "team"])

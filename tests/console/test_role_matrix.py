@@ -23,8 +23,8 @@ from tests.console.things import make_guardrail, make_intern, save_preset
 
 pytestmark = [pytest.mark.django_db, pytest.mark.both]
 
-# Home has most (17), the first time: who asks, where they belong, what stands in each panel.
-QUERIES_MAX: Final = 18
+# Of each page: session, person, accounts and workspaces; and at most six of its own.
+QUERIES_MAX: Final = 4 + 6
 # Pages of the whole view, and for whom they are there.
 PAGES: Final[dict[str, Collection[str]]] = {
     **dict.fromkeys(("home", "top_tags", "first_request", "requests", "playground"), ROLES),
@@ -108,6 +108,18 @@ def test_every_page_is_in_a_table() -> None:
     assert names == PAGES.keys() | THINGS.keys() | OTHERS
 
 
+def read_page(client: Client, path: str, query: dict[str, str] | None = None) -> Any:
+    """The answer, for which few statements were made. What the process keeps for all pages may be
+    over: the next look counts this one's own. What is rolled up is kept for a second only."""
+    for _ in range(2):
+        with CaptureQueriesContext(connection) as captured:
+            answer = client.get(path, query)
+        texts = [each["sql"] for each in captured if "routing_usagerolled" not in each["sql"]]
+        if len(texts) <= QUERIES_MAX:
+            return answer
+    raise AssertionError(path, texts)
+
+
 def test_each_page_is_there_for_its_roles_with_their_tenant_s_rows(
     ours: Team, theirs: Team
 ) -> None:
@@ -116,14 +128,7 @@ def test_each_page_is_there_for_its_roles_with_their_tenant_s_rows(
     clients["owner"].get(reverse("console:models"))
     for role, (name, roles) in product(ROLES, PAGES.items()):
         account = {"account": str(ours.account.pk)} if role == "operator" else {}
-        # What the process keeps for all pages may be over: the next look counts this one's own.
-        for _ in range(2):
-            with CaptureQueriesContext(connection) as captured:
-                answer = clients[role].get(reverse(f"console:{name}"), account)
-            if len(captured) <= QUERIES_MAX:
-                break
-        assert len(captured) <= QUERIES_MAX, (role, name, len(captured))
-
+        answer = read_page(clients[role], reverse(f"console:{name}"), account)
         # Everybody has settings, which begin elsewhere.
         refused = 302 if name == "settings" else 404
         assert (role, name, answer.status_code) == (role, name, 200 if role in roles else refused)
@@ -174,7 +179,7 @@ def try_all(team: Team, client: Client, things: dict[str, Any]) -> Iterator[tupl
     for name, thing in THINGS.items():
         path = reverse(f"console:{name}", args=[things[thing.kind]])
         if thing.readers:
-            yield name, "read", client.get(path).status_code
+            yield name, "read", read_page(client, path).status_code
         if thing.changers:
             form = {field: filled.get(value, value) for field, value in thing.form.items()}
             yield name, "change", client.post(path, form).status_code

@@ -278,6 +278,11 @@ def test_an_admin_makes_a_workspace(team: Team) -> None:
     assert find(team, "lab").name == "Lab"
     again = team.client("admin").post(path, form)
     assert (again.status_code, "slug already exists" in again.text) == (400, True)
+    # Without a short name it gets one made of its name.
+    assert team.client("admin").post(path, {"name": "Sales & Support"}).status_code == 302
+    assert find(team, "sales-support").name == "Sales & Support"
+    nameless = team.client("admin").post(path, {"name": "\N{HIRAGANA LETTER A}"})
+    assert (nameless.status_code, "choose one" in nameless.text) == (400, True)
 
 
 def test_lists_that_are_there_as_a_whole_are_sorted_by_the_columns_of_the_address() -> None:
