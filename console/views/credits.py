@@ -300,7 +300,7 @@ def show_credits(request: HttpRequest, page: PageContext) -> HttpResponse:
         "payments": payments,
         "expiry": read_expiry(account, page.now),
         "holds": holds,
-        "holds_state": Badge("good", "agree") if holds.agree else Badge("warn", "moving"),
+        "holds_state": Badge("good", "agree") if holds.agree else Badge("bad", "differ"),
         "open_holds": open_holds,
     }
     return render_page(request, page, "console/credits.html", context)
