@@ -75,7 +75,8 @@ def _read_shares(question: TypedQuestion, probabilities: object) -> tuple[float,
 def _count_decimals(share: float) -> int:
     """With how many decimals the number is written."""
     exponent = Decimal(repr(share)).normalize().as_tuple().exponent
-    return -exponent if isinstance(exponent, int) else 0
+    assert isinstance(exponent, int)  # It is a letter for what is no finite number.
+    return -exponent
 
 
 def _read_confidence(answer: Mapping[str, Any]) -> float | None:
@@ -91,7 +92,7 @@ def _infer_shares(question: TypedQuestion, answer: Mapping[str, Any]) -> tuple[f
         # The two levels beside a score, so that it is their mean.
         if not _is_number(score) or not 0 <= score <= levels - 1:
             raise NoAnswer("a score beyond the levels")
-        below = min(floor(score), levels - 2)
+        below = floor(score)
         share = score - below
         return tuple(
             {below: 1 - share, below + 1: share}.get(level, 0.0) for level in range(levels)

@@ -45,6 +45,8 @@ def test_a_missing_label_is_as_likely_as_the_least_likely_alternative():
         # A noul is the share of yes; the same token listed twice counts twice.
         (noul(), {" Yes": 0.3, "No": 0.1, "yes": 0.3}, [6 / 7, 1 / 7]),
         (noul(), [("yes", 0.3), ("yes", 0.3), ("no", 0.2)], [0.75, 0.25]),
+        # However far apart they are.
+        (choice("a", "b"), {"A": 0.5, "a": 5e-324, "B": 0.5}, [0.5, 0.5]),
         # Levels go by their numbers.
         (score("calm", "cross"), {"1": 0.75, " 0": 0.25}, [0.25, 0.75]),
         # The least likely alternative may be a part of a label: " a" alone is 0.1, so B and C are.

@@ -38,6 +38,14 @@ def test_probabilities_are_believed_and_made_to_sum_to_one() -> None:
     assert build_answer(QUEUE, judged)["choice"] == "billing"
 
 
+def test_a_yes_leaves_the_rest_to_no_and_a_rounding_error_is_missed() -> None:
+    yes = {0.25: (0.25, 0.75), -native._ROUNDING: (0.0, 1.0), 1 + native._ROUNDING: (1.0, 0.0)}
+    for told, shares in yes.items():
+        judged = native.read_judgement(noul(), {"type": "noul", "noul": told})
+        assert judged.probabilities == shares
+        assert build_answer(noul(), judged) == {"type": "noul", "noul": shares[0]}
+
+
 def rounded_judgement(shares: list[float], decimals: int) -> dict[str, Any]:
     told = {str(n): round(share, decimals) for n, share in enumerate(shares)}
     return {"type": "choice", "probabilities": told}
@@ -66,6 +74,7 @@ def test_a_sum_that_no_rounding_explains_is_no_answer() -> None:
             native.read_judgement(choice(*names), rounded_judgement(shares, 2))
     # Two hundred times less than half of a hundredth is much; four times is not.
     native.read_judgement(choice(*names), rounded_judgement([0.6, *[0.0] * 199], 2))
+    native.read_judgement(choice(*names[:4]), rounded_judgement([0.25, 0.25, 0.25, 0.23], 2))
     with pytest.raises(NoAnswer):
         native.read_judgement(choice(*names[:4]), rounded_judgement([0.97, 0.0, 0.0, 0.0], 2))
 
@@ -84,6 +93,8 @@ def test_a_confidence_of_the_upstream_s_own_is_told() -> None:
     answer = {"type": "choice", "probabilities": {"other": 1.0}, "confidence": 0.25}
 
     assert build_answer(QUEUE, native.read_judgement(QUEUE, answer))["confidence"] == 0.25
+    sure = {**answer, "probabilities": {"other": 0.6, "billing": 0.4}, "confidence": 1}
+    assert build_answer(QUEUE, native.read_judgement(QUEUE, sure))["confidence"] == 1
     for odd in (7, -1, "sure", True, math.inf, None):
         judged = native.read_judgement(QUEUE, answer | {"confidence": odd})
         assert build_answer(QUEUE, judged)["confidence"] == 1
@@ -96,6 +107,9 @@ def test_a_choice_alone_has_a_distribution_too() -> None:
     assert shares(choice="billing") == (0, 1)
     assert shares(choice="billing", confidence=0.5) == (0.25, 0.75)
     assert shares(choice="other", confidence=0) == (0.5, 0.5)
+    three = {"type": "choice", "choice": "b", "confidence": 0.25}
+    judged = native.read_judgement(choice("a", "b", "c"), three)
+    assert judged.probabilities == pytest.approx((0.25, 0.5, 0.25))
 
 
 def test_a_score_alone_is_the_mean_of_the_levels_beside_it() -> None:

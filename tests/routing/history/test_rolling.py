@@ -105,7 +105,7 @@ def test_what_is_forgotten_is_told_from_the_records(mine: Office) -> None:
     old, older = NOW - 40 * DAY, NOW - 401 * DAY
     moments = (old, older, NOW - DAY)
     save(mine, [Fact(f"gen-{n}", at, key=0) for n, at in enumerate(moments, 1)])
-    roll_up(NOW)
+    roll_up(NOW, work_s=600)
     assert {row.pk for row in GenerationFact.objects.all()} == {"gen-3"}
     assert UsageHour.objects.count() == 3
     assert forget_old(NOW) == 3
