@@ -69,7 +69,7 @@ class _SpentColumn:
     """A column of what counts against a budget now."""
 
     @admin.display(description="spent (USD)", ordering="counted_nano")
-    def spent(self, row: Any) -> str:
+    def spending(self, row: Any) -> str:
         # Where the counter does not say it, which is rare, by a question of its own.
         if row.counted_nano is None:
             _load_spending([row])
@@ -91,7 +91,7 @@ class BudgetInline(_SpentColumn, ReadOnlyInline):
 
     model = WorkspaceBudget
     limit = usd_column("limit_nano", "limit")
-    fields = ("interval", "limit", "enforcement", "spent", "updated_at")
+    fields = ("interval", "limit", "enforcement", "spending", "updated_at")
     ordering = ("-limit_nano",)
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
@@ -142,19 +142,19 @@ class WorkspaceBudgetAdmin(_SpentColumn, PageAdmin):
 
     form = BudgetForm
     limit = usd_column("limit_nano", "limit")
-    list_display = ("workspace", "interval", "limit", "enforcement", "spent", "updated_at")
+    list_display = ("workspace", "interval", "limit", "enforcement", "spending", "updated_at")
     list_filter = ("interval",)
     search_fields = ("workspace__name", "workspace__slug", "workspace__account__name")
     ordering = ("workspace__account__name", "workspace__slug", "-limit_nano")
     autocomplete_fields = ("workspace",)
     actions = None
     new_fields = ("workspace", "interval", "limit_usd", "enforcement", "include_byok_in_budgets")
-    fields = (*new_fields, "spent", "created_at", "updated_at")
+    fields = (*new_fields, "spending", "created_at", "updated_at")
     viewer_fields = (
         *("workspace", "interval", "limit", "enforcement"),
-        *("spent", "created_at", "updated_at"),
+        *("spending", "created_at", "updated_at"),
     )
-    fixed_fields = ("workspace", "interval", "spent", "created_at", "updated_at", "limit")
+    fixed_fields = ("workspace", "interval", "spending", "created_at", "updated_at", "limit")
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
         return _annotate_counters(super().get_queryset(request))

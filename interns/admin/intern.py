@@ -97,12 +97,12 @@ _NONE = "-"
 _TIME = "%Y-%m-%d %H:%M:%S"
 _SHOWN = (
     *("id", "account", "workspace", "creator", "name", "hostname", "status", "progress", "age"),
-    *("status_reason", "last_failure_message", "held", "vault", "attached_vault_id", "key"),
+    *("status_reason", "last_failure_message", "lease", "vault", "attached_vault_id", "key"),
     *(
         "host",
         "disk_host",
         "is_disk_partial",
-        "spent",
+        "spend",
         "booted_at",
         "runtime_facts",
         "failed_probes",
@@ -119,7 +119,7 @@ class InternAdmin(PageAdmin):
     form = InternForm
     budget = usd_column("budget_nano", "budget")
     list_display = (
-        *("name", "account", "status", "progress", "age", "last_failure", "held"),
+        *("name", "account", "status", "progress", "age", "last_failure", "lease"),
         *("creator", "workspace_slug", "hostname", "budget", "created_at"),
     )
     list_filter = ("status", "lease_kind", "created_at")
@@ -177,7 +177,7 @@ class InternAdmin(PageAdmin):
         return str(timedelta(seconds=max(0, seconds)))
 
     @admin.display(description="held by")
-    def held(self, intern: Intern) -> str:
+    def lease(self, intern: Intern) -> str:
         if intern.lease_expires_at is None:
             return _NONE
         until = intern.lease_expires_at.astimezone(UTC).strftime("%H:%M:%S")
@@ -200,7 +200,7 @@ class InternAdmin(PageAdmin):
         return format_html('<a href="{}">{}</a>', path, intern.api_key)
 
     @admin.display(description="spend")
-    def spent(self, intern: Intern) -> str:
+    def spend(self, intern: Intern) -> str:
         if intern.api_key_id is None:
             return _NONE
         return render_usage(intern.workspace.account_id, "key", intern.api_key_id)

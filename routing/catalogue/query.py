@@ -46,7 +46,7 @@ def _parser(parse: Callable[[str], object], **schema: object) -> BeforeValidator
     return BeforeValidator(parse, json_schema_input_type=Annotated[Any, WithJsonSchema(schema)])
 
 
-def _whole(minimum: int, maximum: int | None = None) -> BeforeValidator:
+def _whole_number(minimum: int, maximum: int | None = None) -> BeforeValidator:
     """A whole number within these bounds."""
     expected = f"a whole number of at least {minimum}"
     expected += f" and at most {maximum}" if maximum is not None else ""
@@ -124,7 +124,7 @@ _PromptPrice = Annotated[
 _CompletionPrice = Annotated[
     Decimal | None, _decimal(), Field(description="Completion price, USD per million tokens.")
 ]
-_Days = Annotated[int | None, _whole(0), Field(description="Days since created.")]
+_Days = Annotated[int | None, _whole_number(0), Field(description="Days since created.")]
 _Rate = Annotated[
     Decimal | None,
     _decimal(maximum=1),
@@ -154,10 +154,10 @@ class CountQuery(Query):
 class ModelQuery(Query):
     """Which models are listed, and in which order. Parameters are checked in this order."""
 
-    offset: Annotated[int | None, _whole(0)] = Field(
+    offset: Annotated[int | None, _whole_number(0)] = Field(
         None, description="Without offset and limit everything is returned."
     )
-    limit: Annotated[int | None, _whole(1, LIMIT_MAX)] = Field(
+    limit: Annotated[int | None, _whole_number(1, LIMIT_MAX)] = Field(
         None, description=f"{LIMIT_DEFAULT} when only offset is given."
     )
     use_rss: _Feed = None
@@ -176,7 +176,7 @@ class ModelQuery(Query):
         None, description="Comma list; one of them is enough."
     )
     q: str | None = Field(None, description="Text in name or id.")
-    context: Annotated[int | None, _whole(1)] = Field(
+    context: Annotated[int | None, _whole_number(1)] = Field(
         None, description="Least context length, tokens."
     )
     min_price: _PromptPrice = None

@@ -132,7 +132,7 @@ class Prices:
         return self.input_cache_read is not None and self.input_cache_read < self.prompt
 
     @cached_property
-    def whole(self) -> "WholePrices":
+    def whole_numbers(self) -> "WholePrices":
         """The prices after discount in whole numbers; overrides are not in it."""
         charged = {key: self._nano(getattr(self, key)) for key in PRICE_KEYS}
         return WholePrices(*_scale_to_whole(charged))

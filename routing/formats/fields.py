@@ -191,12 +191,12 @@ class _Required:
 REQUIRED: Final = _Required()
 
 
-def _whole(value: object) -> Any:
+def _to_whole_number(value: object) -> Any:
     """JSON has one number type, so 5.0 is the integer 5; 5.5 goes on and is refused."""
     return int(value) if type(value) is float and value.is_integer() else value
 
 
-WHOLE: Final = BeforeValidator(_whole)
+WHOLE: Final = BeforeValidator(_to_whole_number)
 INT64_MIN: Final = -(2**63)
 INT64_MAX: Final = 2**63 - 1
 

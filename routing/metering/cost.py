@@ -62,7 +62,7 @@ NO_COST = ExactCost(Fraction(0), Fraction(0), Fraction(0))
 
 def compute_cost(usage: Usage, prices: Prices, units: Units = ONE_REQUEST) -> Cost:
     """The price of one answer under pinned prices."""
-    parts, (total, prompt, completion) = prices.whole[0], _amounts(usage, prices, units)
+    parts, (total, prompt, completion) = prices.whole_numbers[0], _amounts(usage, prices, units)
     return Cost(
         _round_share(total, parts), _round_share(prompt, parts), _round_share(completion, parts)
     )
@@ -70,13 +70,13 @@ def compute_cost(usage: Usage, prices: Prices, units: Units = ONE_REQUEST) -> Co
 
 def exact_cost(usage: Usage, prices: Prices, units: Units = ONE_REQUEST) -> ExactCost:
     """The same, to be summed with others before it is rounded."""
-    parts = prices.whole[0]
+    parts = prices.whole_numbers[0]
     return ExactCost(*(Fraction(amount, parts) for amount in _amounts(usage, prices, units)))
 
 
 def _amounts(usage: Usage, prices: Prices, units: Units) -> tuple[int, int, int]:
     """Total, prompt and completion in the price list's parts of a nano-USD."""
-    of = prices.whole[1]
+    of = prices.whole_numbers[1]
     prompt, completion = _prompt(usage, of), _completion(usage, of)
     pieces = (
         (of["request"] or 0) * units.requests
@@ -89,20 +89,20 @@ def _amounts(usage: Usage, prices: Prices, units: Units) -> tuple[int, int, int]
 def cache_saving_nano(usage: Usage, prices: Prices) -> int:
     """What a prompt costs less because parts of it were read from the upstream's cache, discount
     applied; below zero where writing them cost more than that saved."""
-    parts, of = prices.whole
+    parts, of = prices.whole_numbers
     bare = usage._replace(cached_tokens=0, cache_write_tokens=0, cache_write_1h_tokens=0)
     return _round_share(_prompt(bare, of) - _prompt(usage, of), parts)
 
 
 def web_search_nano(usage: Usage, prices: Prices) -> int:
     """The part of `compute_cost` that web searches are."""
-    parts, of = prices.whole
+    parts, of = prices.whole_numbers
     return _round_share((of["web_search"] or 0) * usage.web_searches, parts)
 
 
 def searches_nano(count: int, prices: Prices) -> Fraction:
     """The exact price of web searches that the gateway made for an answer of these prices."""
-    parts, of = prices.whole
+    parts, of = prices.whole_numbers
     return Fraction((of["web_search"] or 0) * count, parts)
 
 

@@ -161,7 +161,7 @@ class RawConnection:
         self.received += data
         return data
 
-    def until(self, mark: bytes) -> bytes:
+    def read_until(self, mark: bytes) -> bytes:
         """Take out everything up to and including `mark`. Raises EOFError when it never came."""
         while mark not in self.received:
             if not self.more():
@@ -179,7 +179,7 @@ class RawConnection:
 
     def head(self) -> tuple[int, dict[str, str]]:
         """Status and headers, names in lower case."""
-        first, *lines = self.until(b"\r\n\r\n").decode("latin-1").strip().split("\r\n")
+        first, *lines = self.read_until(b"\r\n\r\n").decode("latin-1").strip().split("\r\n")
         pairs = (line.split(": ", 1) for line in lines)
         return int(first.split()[1]), {name.lower(): value for name, value in pairs}
 
@@ -199,7 +199,7 @@ class RawConnection:
 
     def chunks(self) -> Iterator[bytes]:
         """The chunks of a chunked body. Raises EOFError when the last one never came."""
-        while size := int(self.until(b"\r\n"), 16):
+        while size := int(self.read_until(b"\r\n"), 16):
             yield self.exactly(size + 2)[:size]
         self.exactly(2)
 

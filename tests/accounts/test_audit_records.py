@@ -61,9 +61,9 @@ def test_what_changes_nothing_is_refused_or_fails_leaves_no_record(office: Offic
 
     office.ok("PATCH", key_path(made), {"name": "k"})
     office.ok("GET", key_path(made))
-    office.refused(400, "PATCH", key_path(made), {"limit": -1})
-    office.refused(400, "POST", KEYS, {"name": ""})
-    office.refused(404, "DELETE", key_path({"hash": "0" * 64}))
+    office.expect_refusal(400, "PATCH", key_path(made), {"limit": -1})
+    office.expect_refusal(400, "POST", KEYS, {"name": ""})
+    office.expect_refusal(404, "DELETE", key_path({"hash": "0" * 64}))
     with transaction.atomic():
         set_disabled(keys=ApiKey.objects.filter(hash=made["data"]["hash"]), disabled=True)
         assert AuditRecord.objects.count() == count + 1

@@ -63,7 +63,7 @@ def test_a_new_credential_shows_every_field_but_the_key(mine: Manager) -> None:
     assert made == made | shown | {"id": str(uuid.UUID(made["id"], version=4))}
     assert mine.ok("GET", f"/byok/{made['id']}")["data"] == made
     assert mine.ok("GET", "/byok") == {"data": [made], "total_count": 1}
-    assert mine.refused(400, "GET", "/byok/nothing") == "id: Invalid UUID"
+    assert mine.expect_refusal(400, "GET", "/byok/nothing") == "id: Invalid UUID"
 
 
 def test_what_is_said_is_kept(mine: Manager) -> None:
@@ -97,8 +97,8 @@ def test_what_breaks_the_rules_is_refused(mine: Manager) -> None:
 
     for changes, said in BAD + of_others:
         body = {name: each for name, each in (NEW | changes).items() if each is not ...}
-        assert mine.refused(400, "POST", "/byok", body).startswith(said), changes
-    assert mine.refused(400, "GET", f"/byok?workspace_id={workspace.pk}") == foreign
+        assert mine.expect_refusal(400, "POST", "/byok", body).startswith(said), changes
+    assert mine.expect_refusal(400, "GET", f"/byok?workspace_id={workspace.pk}") == foreign
     assert not ByokCredential.objects.exists()
 
 
@@ -107,7 +107,7 @@ def test_an_account_has_so_many_and_no_more(mine: Manager, monkeypatch: pytest.M
     team = str(mine.workspace("team").pk)
     made = [bring_credential(mine), bring_credential(mine, workspace_id=team)]
 
-    said = mine.refused(400, "POST", "/byok", NEW)
+    said = mine.expect_refusal(400, "POST", "/byok", NEW)
     assert said.startswith("An account can have at most ")
 
     mine.ok("DELETE", f"/byok/{made[1]['id']}")
@@ -153,7 +153,7 @@ def test_lists_are_narrowed_and_paged(mine: Manager) -> None:
     assert places("?limit=1&offset=2") == [("acme", 1)]
     assert mine.ok("GET", "/byok?limit=1&provider=openai")["total_count"] == 3
     for query in ("limit=0", "limit=101", "offset=-1", "workspace_id=x", "provider=%00"):
-        mine.refused(400, "GET", f"/byok?{query}")
+        mine.expect_refusal(400, "GET", f"/byok?{query}")
 
 
 def test_omitted_is_unchanged_and_null_is_cleared(mine: Manager) -> None:
@@ -170,9 +170,9 @@ def test_omitted_is_unchanged_and_null_is_cleared(mine: Manager) -> None:
     narrowed = {HASHES: [key.hash], "allowed_user_ids": [mine.admin.public_id]}
     assert mine.ok("PATCH", path, narrowed)["data"][HASHES] == [key.hash]
     for body in ({}, {"provider": "acme"}):
-        assert mine.refused(400, "PATCH", path, body) == "No update fields provided"
-    assert mine.refused(400, "PATCH", path, {HASHES: []}).startswith(f"{HASHES}: Too small")
-    assert mine.refused(400, "PATCH", path, {"key": ""}).startswith("key: Too small")
+        assert mine.expect_refusal(400, "PATCH", path, body) == "No update fields provided"
+    assert mine.expect_refusal(400, "PATCH", path, {HASHES: []}).startswith(f"{HASHES}: Too small")
+    assert mine.expect_refusal(400, "PATCH", path, {"key": ""}).startswith("key: Too small")
 
 
 def test_what_moved_meanwhile_is_a_conflict(mine: Manager, providers: Providers) -> None:
@@ -184,7 +184,7 @@ def test_what_moved_meanwhile_is_a_conflict(mine: Manager, providers: Providers)
         byok.change_credential(row=row, changes={"name": "theirs"}, by=SYSTEM)
 
     providers.meanwhile = change
-    said = mine.refused(409, "PATCH", path, changes)
+    said = mine.expect_refusal(409, "PATCH", path, changes)
     assert said == "Resource conflict. Please try again later."
     shown = mine.ok("GET", path)["data"]
     assert (shown["name"], shown["label"]) == ("theirs", made["label"])
@@ -192,7 +192,7 @@ def test_what_moved_meanwhile_is_a_conflict(mine: Manager, providers: Providers)
 
     row = ByokCredential.objects.get()
     providers.meanwhile = lambda: byok.delete_credential(row=row, by=SYSTEM)
-    mine.refused(409, "PATCH", path, changes)
+    mine.expect_refusal(409, "PATCH", path, changes)
     assert ByokCredential.objects.get().sealed == ""
 
 
@@ -203,7 +203,7 @@ def test_a_place_that_is_taken_is_a_conflict(
     path = f"/byok/{bring_credential(mine, is_fallback=True)['id']}"
     monkeypatch.setattr(byok, "find_next_place", lambda row: (0, 1))
 
-    mine.refused(409, "PATCH", path, {"is_fallback": False})
+    mine.expect_refusal(409, "PATCH", path, {"is_fallback": False})
 
     monkeypatch.undo()
     assert mine.ok("PATCH", path, {"is_fallback": False})["data"]["sort_order"] == 1
@@ -227,7 +227,7 @@ def test_everything_at_once_takes_no_more_queries(mine: Manager) -> None:
     assert changed[HASHES] == body[HASHES]
     assert mine.queries == 6
     stranger = User.objects.create(username="stranger")
-    said = mine.refused(400, "PATCH", path, {"allowed_user_ids": [stranger.public_id]})
+    said = mine.expect_refusal(400, "PATCH", path, {"allowed_user_ids": [stranger.public_id]})
     assert "allowed_user_ids.0: Invalid input: no member of this account" in said
     # Nothing moved is nothing recorded.
     mine.ok("PATCH", path, {"name": "n", "disabled": False})
@@ -276,8 +276,8 @@ def test_a_key_is_tried_before_it_is_kept_and_outside_of_any_transaction(
 
     providers.verdict = KeyTrial("refused", "the provider answered 401")
     said = "key: Invalid input: the provider answered 401, so it does not take this key"
-    assert mine.refused(400, "POST", "/byok", NEW) == said
-    assert mine.refused(400, "PATCH", path, {"key": "sk-another-one"}) == said
+    assert mine.expect_refusal(400, "POST", "/byok", NEW) == said
+    assert mine.expect_refusal(400, "PATCH", path, {"key": "sk-another-one"}) == said
     assert ByokCredential.objects.values().get() == row
     assert providers.asked[1:] == [("openai", KEY), ("openai", "sk-another-one")]
 
@@ -319,7 +319,7 @@ def test_a_deleted_credential_is_wiped(mine: Manager) -> None:
     assert (row.sealed, row.deleted_at is None) == ("", False)
     assert caller_of(key).byok == ()
     for method, body in (("GET", None), ("PATCH", {"name": "x"}), ("DELETE", None)):
-        mine.refused(404, method, f"/byok/{made['id']}", body)
+        mine.expect_refusal(404, method, f"/byok/{made['id']}", body)
     assert mine.ok("GET", "/byok") == {"data": [], "total_count": 0}
     record = AuditRecord.objects.latest("pk")
     assert (record.action, record.after) == ("deleted", None)

@@ -92,12 +92,12 @@ def test_all_of_them_or_none(mine: Manager) -> None:
     for stranger in (theirs.hash, management.hash, "0" * 64, "nope", ""):
         body = {"key_hashes": [key.hash, stranger]}
         for path in (KEYS, f"{KEYS}/remove"):
-            said = mine.refused(400, "POST", f"/guardrails/{its_id}/{path}", body)
+            said = mine.expect_refusal(400, "POST", f"/guardrails/{its_id}/{path}", body)
             assert said == "key_hashes.1: Invalid input: no key of this account"
     for stranger in (other.admin.public_id, "nope"):
         body = {"member_user_ids": [mine.admin.public_id, stranger]}
         for path in (MEMBERS, f"{MEMBERS}/remove"):
-            said = mine.refused(400, "POST", f"/guardrails/{its_id}/{path}", body)
+            said = mine.expect_refusal(400, "POST", f"/guardrails/{its_id}/{path}", body)
             assert said == "member_user_ids.1: Invalid input: no member of this account"
     assert mine.ok("GET", f"/guardrails/{KEYS}")["total_count"] == 0
     assert mine.ok("GET", f"/guardrails/{MEMBERS}")["total_count"] == 0
@@ -113,7 +113,7 @@ def test_a_default_guardrail_is_not_assigned(mine: Manager) -> None:
             (KEYS, {"key_hashes": [key.hash]}),
             (MEMBERS, {"member_user_ids": [mine.admin.public_id]}),
         ):
-            assert mine.refused(400, "POST", f"/guardrails/{its_id}/{path}", body) == told
+            assert mine.expect_refusal(400, "POST", f"/guardrails/{its_id}/{path}", body) == told
         mine.ok("PATCH", f"/guardrails/{its_id}", {"description": "d"})
     assert mine.ok("GET", f"/guardrails/{its_id}/{KEYS}")["total_count"] == 0
 
@@ -129,7 +129,7 @@ def test_pages_of_assignments(mine: Manager) -> None:
         said = mine.ok("GET", f"{path}?limit=1")
         assert (said["total_count"], said["data"][0]["key_name"]) == (3, "0")
         assert len(mine.ok("GET", f"{path}?offset=1")["data"]) == 2
-        mine.refused(400, "GET", f"{path}?limit=0")
+        mine.expect_refusal(400, "GET", f"{path}?limit=0")
 
 
 # --- With the key ---------------------------------------------------------------------------------

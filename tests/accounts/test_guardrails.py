@@ -109,11 +109,11 @@ def test_a_change_is_shown_and_recorded_until_it_is_deleted(mine: Manager) -> No
     assert changed["updated_at"] is not None
     new = changes | {"description": "d", "updated_at": changed["updated_at"]}
     assert changed == data | new
-    assert mine.refused(400, "PATCH", path, {"other": 1}) == "No update fields provided"
+    assert mine.expect_refusal(400, "PATCH", path, {"other": 1}) == "No update fields provided"
     assert mine.ok("DELETE", path) == {"deleted": True}
 
     for method, body in (("GET", None), ("PATCH", {"name": "x"}), ("DELETE", None)):
-        assert mine.refused(404, method, path, body) == "Resource not found"
+        assert mine.expect_refusal(404, method, path, body) == "Resource not found"
     assert mine.ok("GET", "/guardrails") == {"data": [], "total_count": 0}
     records = AuditRecord.objects.filter(object_type="guardrail", object_id=data["id"])
     created, updated, deleted = records.order_by("id")
@@ -129,7 +129,7 @@ def test_a_limit_and_its_interval_change_together(mine: Manager) -> None:
     assert mine.ok("PATCH", path, {"limit_usd": 6})["data"]["limit_usd"] == 6
     assert mine.ok("PATCH", path, {"reset_interval": "weekly"})["data"]["limit_usd"] == 6
     for half in ({"limit_usd": None}, {"reset_interval": None}):
-        assert "come together" in mine.refused(400, "PATCH", path, half)
+        assert "come together" in mine.expect_refusal(400, "PATCH", path, half)
     both = mine.ok("PATCH", path, {"limit_usd": None, "reset_interval": None})["data"]
     assert (both["limit_usd"], both["reset_interval"]) == (None, None)
     with pytest.raises(IntegrityError, match=r"(?i)check constraint"):
@@ -152,13 +152,15 @@ def test_the_list_is_a_workspace_s_newest_first_and_paged(mine: Manager) -> None
     assert names("?offset=1&limit=1", 3) == ["g2"]
     assert names(f"?workspace_id={team.pk}", 1) == ["elsewhere"]
     for query in ("limit=101", "offset=-1", "workspace_id=x", f"workspace_id={theirs.pk}"):
-        mine.refused(400, "GET", f"/guardrails?{query}")
-    said = mine.refused(400, "POST", "/guardrails", {"name": "g", "workspace_id": str(theirs.pk)})
+        mine.expect_refusal(400, "GET", f"/guardrails?{query}")
+    said = mine.expect_refusal(
+        400, "POST", "/guardrails", {"name": "g", "workspace_id": str(theirs.pk)}
+    )
     assert said == "workspace_id: Invalid input: no workspace of this account"
     # Guardrails go with their workspace.
     mine.ok("DELETE", "/workspaces/team")
     for method, body in (("GET", None), ("PATCH", {"name": "x"})):
-        mine.refused(404, method, f"/guardrails/{elsewhere['id']}", body)
+        mine.expect_refusal(404, method, f"/guardrails/{elsewhere['id']}", body)
 
 
 def test_the_default_guardrail_begins_with_its_first_change(mine: Manager) -> None:
@@ -166,19 +168,19 @@ def test_the_default_guardrail_begins_with_its_first_change(mine: Manager) -> No
     path, workspace = f"/guardrails/{its_id}", str(default_workspace_id(mine.account.pk))
     named = {"name": f"Workspace {workspace} Default", "workspace_id": workspace}
     for _ in range(2):
-        mine.refused(404, "GET", path)
-        mine.refused(404, "DELETE", path)
-        mine.refused(404, "GET", f"{path}/assignments/keys")
+        mine.expect_refusal(404, "GET", path)
+        mine.expect_refusal(404, "DELETE", path)
+        mine.expect_refusal(404, "GET", f"{path}/assignments/keys")
         assert mine.ok("GET", "/guardrails")["total_count"] == 0
         stays = "The name of a workspace's default guardrail cannot be changed"
-        assert mine.refused(400, "PATCH", path, {"name": "x"}) == stays
+        assert mine.expect_refusal(400, "PATCH", path, {"name": "x"}) == stays
 
         data = mine.ok("PATCH", path, {"allowed_providers": ["p1"]})["data"]
 
         assert data["updated_at"] is None
         assert data == data | named | {"id": its_id, "allowed_providers": ["p1"]}
         assert mine.ok("GET", "/guardrails") == {"data": [data], "total_count": 1}
-        assert mine.refused(400, "PATCH", path, {"name": "x"}) == stays
+        assert mine.expect_refusal(400, "PATCH", path, {"name": "x"}) == stays
         again = mine.ok("PATCH", path, {"description": "d", "name": named["name"]})["data"]
         assert (again["allowed_providers"], again["description"]) == (["p1"], "d")
         assert mine.ok("DELETE", path) == {"deleted": True}
@@ -195,7 +197,7 @@ def test_a_change_that_another_one_overtakes_is_told_to_the_caller(
 
     monkeypatch.setattr(guardrails, "_check_budget", overtaken)
 
-    said = mine.refused(409, "PATCH", path, {"description": "late"})
+    said = mine.expect_refusal(409, "PATCH", path, {"description": "late"})
 
     assert said == "Resource conflict. Please try again later."
     assert mine.ok("GET", path)["data"]["description"] is None

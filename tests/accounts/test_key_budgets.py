@@ -70,7 +70,7 @@ def test_limits_strictly_decrease_as_the_interval_narrows(mine: Manager) -> None
         ("daily", 600, "weekly ($600) must exceed daily ($600)"),
         ("lifetime", 0.5, "lifetime ($0.5) must exceed weekly ($600)"),
     ):
-        refused = mine.refused(400, "PUT", f"{PATH}/{interval}", {"limit_usd": limit})
+        refused = mine.expect_refusal(400, "PUT", f"{PATH}/{interval}", {"limit_usd": limit})
         assert refused == f"Budget limits must strictly decrease: {words}"
     assert WorkspaceBudget.objects.count() == 1
     for interval, limit in (("lifetime", 1000), ("daily", 599.99), ("monthly", 600.01)):
@@ -109,10 +109,10 @@ WRONG: list[tuple[Any, str]] = [
 
 def test_a_wrong_body_or_interval_is_refused_and_changes_nothing(mine: Manager) -> None:
     for body, told in WRONG:
-        assert mine.refused(400, "PUT", f"{PATH}/daily", body).startswith(told)
+        assert mine.expect_refusal(400, "PUT", f"{PATH}/daily", body).startswith(told)
     intervals = 'expected one of "daily"|"weekly"|"monthly"|"lifetime"'
     for method, body in (("GET", None), ("PUT", {"limit_usd": 5}), ("DELETE", None)):
-        said = mine.refused(400, method, f"{PATH}/yearly", body)
+        said = mine.expect_refusal(400, method, f"{PATH}/yearly", body)
         assert said == f"interval: Invalid option: {intervals}"
     assert not WorkspaceBudget.objects.exists()
 
@@ -120,11 +120,11 @@ def test_a_wrong_body_or_interval_is_refused_and_changes_nothing(mine: Manager) 
 def test_a_budget_that_is_not_there_is_404_and_deleted_all_the_same(mine: Manager) -> None:
     put(mine, "monthly", 5)
 
-    mine.refused(404, "GET", f"{PATH}/daily")
+    mine.expect_refusal(404, "GET", f"{PATH}/daily")
     assert mine.ok("DELETE", f"{PATH}/daily") == {"deleted": True}
     assert mine.ok("DELETE", f"{PATH}/monthly") == {"deleted": True}
     assert mine.ok("DELETE", f"{PATH}/monthly") == {"deleted": True}
-    mine.refused(404, "GET", f"{PATH}/monthly")
+    mine.expect_refusal(404, "GET", f"{PATH}/monthly")
     assert mine.ok("GET", PATH)["data"] == []
 
 
@@ -162,7 +162,7 @@ def test_a_caller_knows_its_budgets(mine: Manager, django_assert_num_queries: An
     assert again.limits_version == 2
     ApiKey.objects.filter(pk=key.pk).update(disabled=True)
     mine.ok("DELETE", "/workspaces/team")
-    mine.refused(404, "GET", "/workspaces/team/budgets")
+    mine.expect_refusal(404, "GET", "/workspaces/team/budgets")
 
 
 def test_the_counter_stands_with_its_limit_from_the_change_on(mine: Manager) -> None:

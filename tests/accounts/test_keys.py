@@ -164,7 +164,7 @@ def test_a_rotated_key_is_the_same_key_with_another_string(office: Office) -> No
     # Both strings work, and only the new hash is known.
     assert office.status_of(made["key"]) == office.status_of(new["key"]) == 200
     for method, tail in (("GET", ""), ("PATCH", ""), ("DELETE", ""), ("POST", "/rotate")):
-        office.refused(404, method, key_path(made, tail), {"name": "n"})
+        office.expect_refusal(404, method, key_path(made, tail), {"name": "n"})
     assert office.hashes() == [new["data"]["hash"]]
     _, told = office.call("GET", "/key", key=made["key"])
     assert told["data"]["label"] == new["data"]["label"]
@@ -224,8 +224,8 @@ def test_what_stops_the_key_stops_its_old_string(office: Office) -> None:
     assert office.status_of(made["key"]) == office.status_of(new["key"]) == 200
     assert office.ok("DELETE", key_path(new)) == {"deleted": True}
     assert office.status_of(made["key"]) == office.status_of(new["key"]) == 401
-    office.refused(404, "POST", key_path(new, "/rotate"))
-    office.refused(404, "DELETE", key_path(new))
+    office.expect_refusal(404, "POST", key_path(new, "/rotate"))
+    office.expect_refusal(404, "DELETE", key_path(new))
     assert keys.get().deleted_at is not None, "its history stays"
 
 

@@ -78,9 +78,9 @@ def test_a_list_is_of_one_workspace(office: Office) -> None:
     assert office.hashes() == [here["hash"]]
     assert office.hashes(f"?workspace_id={here['workspace_id']}") == [here["hash"]]
     assert office.hashes(f"?workspace_id={other.pk}") == [there["hash"]]
-    assert "workspace_id" in office.refused(400, "GET", f"{KEYS}?workspace_id={stranger.pk}")
+    assert "workspace_id" in office.expect_refusal(400, "GET", f"{KEYS}?workspace_id={stranger.pk}")
     path, words = key_path(here), "workspace_id: Invalid input: no workspace of this account"
-    assert office.refused(400, "PATCH", path, {"workspace_id": str(stranger.pk)}) == words
+    assert office.expect_refusal(400, "PATCH", path, {"workspace_id": str(stranger.pk)}) == words
 
 
 @pytest.mark.parametrize("method", ["GET", "PATCH", "DELETE", "POST"])
@@ -92,7 +92,7 @@ def test_management_keys_and_those_of_others_are_absent(office: Office, method: 
     odd = [manager.hash, theirs, deleted, "0" * 64, theirs.upper(), theirs[:-1], "%00", "x", "%E2"]
     change = {"name": "n", "disabled": True}
 
-    told = {office.refused(404, method, f"{KEYS}/{each}{tail}", change) for each in odd}
+    told = {office.expect_refusal(404, method, f"{KEYS}/{each}{tail}", change) for each in odd}
 
     assert told == {"Resource not found"}
     unchanged = ApiKey.objects.filter(hash__in=[manager.hash, theirs], disabled=False)
@@ -163,9 +163,9 @@ def test_an_odd_change_is_refused_and_changes_nothing(office: Office) -> None:
     for body, text in ODD_CHANGES:
         if isinstance(body, dict):
             body = {"include_byok_in_limit": True} | body
-        assert office.refused(400, "PATCH", path, body).startswith(text), body
+        assert office.expect_refusal(400, "PATCH", path, body).startswith(text), body
     for nothing in ({}, {"foo": 1}, {"expires_at": None}, {"creator_user_id": "u"}):
-        assert office.refused(400, "PATCH", path, nothing) == "No update fields provided"
+        assert office.expect_refusal(400, "PATCH", path, nothing) == "No update fields provided"
     assert office.ok("GET", path)["data"] == made["data"]
     # What it is already leaves no trace.
     same = {name: made["data"][name] for name in ("name", "limit", "disabled", "workspace_id")}
@@ -202,11 +202,11 @@ def test_a_key_belongs_to_the_member_it_names(office: Office) -> None:
     body = {"name": "k", "creator_user_id": stranger.public_id}
 
     assert made["data"]["creator_user_id"] == user.public_id
-    assert office.refused(400, "POST", KEYS, body).startswith("creator_user_id: ")
+    assert office.expect_refusal(400, "POST", KEYS, body).startswith("creator_user_id: ")
     Membership.objects.filter(user=user).delete()
     assert office.status_of(made["key"]) == 403
     for method, path in (("GET", KEYS), ("GET", key_path(made)), ("DELETE", key_path(made))):
-        told = office.refused(403, method, path)
+        told = office.expect_refusal(403, method, path)
         assert told.startswith("This API key's creator is no longer a member of the organization.")
 
 
@@ -290,5 +290,5 @@ def test_what_limits_nothing_known_is_refused(office: Office) -> None:
     Client().get("/api/v1/models")
     for limit, words in ODD_LIMITS:
         body = {"rate_limits": [limit]}
-        assert words in office.refused(400, "POST", KEYS, {"name": "k"} | body)
-        assert words in office.refused(400, "PATCH", "/workspaces/default", body)
+        assert words in office.expect_refusal(400, "POST", KEYS, {"name": "k"} | body)
+        assert words in office.expect_refusal(400, "PATCH", "/workspaces/default", body)

@@ -150,11 +150,11 @@ def test_admins_say_it_by_the_api(office: Office) -> None:
         {"member_key_limits": None},
         {"member_key_limits": MOST},
     )
-    refusal = office.refused(
+    refusal = office.expect_refusal(
         400, "PATCH", path, {"member_key_limits": {"allowed_models": ["nope/none"]}}
     )
     assert refusal.startswith("member_key_limits.allowed_models.0: nope/none")
-    assert office.refused(400, "PATCH", path, {"member_key_limits": {"rpm": 5}})
+    assert office.expect_refusal(400, "PATCH", path, {"member_key_limits": {"rpm": 5}})
     assert office.ok("PATCH", path, {"member_key_limits": {}})["data"]["member_key_limits"] is None
 
 

@@ -306,7 +306,7 @@ def test_without_a_mail_server_there_are_no_email_channels(
     settings.EMAIL_BACKEND = "django.core.mail.backends.dummy.EmailBackend"
     fields = {"name": "ops", "type": "email", "recipients": ["lead@example.com"]}
 
-    assert "EMAIL_URL" in mine.refused(400, "POST", CHANNELS, fields)
+    assert "EMAIL_URL" in mine.expect_refusal(400, "POST", CHANNELS, fields)
 
 
 def test_a_host_that_became_private_is_not_asked(

@@ -170,7 +170,7 @@ ODD_CALLBACKS: list[str] = [
 
 def test_a_callback_is_https_or_local(office: Office) -> None:
     for url in ODD_CALLBACKS:
-        said = office.refused(400, "POST", "/auth/keys/code", {"callback_url": url})
+        said = office.expect_refusal(400, "POST", "/auth/keys/code", {"callback_url": url})
         assert "callback_url" in said, url
 
 
@@ -180,7 +180,7 @@ def test_an_operator_may_ask_for_the_strong_challenge(office: Office, settings: 
     plain = {"code_challenge": VERIFIER, "code_challenge_method": "plain"}
 
     for weak in ({}, {"code_challenge": VERIFIER}, plain):
-        refused = office.refused(400, "POST", "/auth/keys/code", body | weak)
+        refused = office.expect_refusal(400, "POST", "/auth/keys/code", body | weak)
         assert refused == "A code_challenge with code_challenge_method S256 is needed here"
         assert browser.get(page(callback_url=CALLBACK, **weak)).status_code == 400
 
@@ -206,7 +206,7 @@ def test_a_key_lets_apps_use_what_it_may_use_itself(office: Office) -> None:
         )
         assert (status, "management key" in said["error"]["message"]) == (403, True)
     other = open_office("other").account.workspaces.get()
-    refused = office.refused(
+    refused = office.expect_refusal(
         400, "POST", "/auth/keys/code", elsewhere | {"workspace_id": str(other.pk)}
     )
     assert "no workspace of this account" in refused

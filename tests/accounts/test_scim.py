@@ -46,7 +46,7 @@ class Directory(Office):
     def patch(self, path: str, *operations: dict[str, Any]) -> Any:
         return self.done("PATCH", path, {**PATCH, "Operations": list(operations)})
 
-    def found(self, kind: str, condition: str) -> list[str]:
+    def find_names(self, kind: str, condition: str) -> list[str]:
         """Names of the resources that the filter leaves."""
         answer = self.ask("GET", f"/{kind}?filter={condition}")
         assert answer.status_code == 200, answer.content
@@ -230,9 +230,9 @@ def test_filters(directory: Directory) -> None:
         'meta.created gt "2020-01-01T00:00:00Z"': ["ada", "bob"],
         'userName eq "a\\"b"': [],
     }.items():
-        assert directory.found("Users", condition) == names, condition
-    assert directory.found("Groups", f'members.value eq "{ada["id"]}"') == ["one"]
-    assert directory.found("Groups", f'id eq "{directory.account.pk}"') == []
+        assert directory.find_names("Users", condition) == names, condition
+    assert directory.find_names("Groups", f'members.value eq "{ada["id"]}"') == ["one"]
+    assert directory.find_names("Groups", f'id eq "{directory.account.pk}"') == []
     for odd in (
         "userName eq",
         'title eq "x"',

@@ -84,7 +84,7 @@ def test_members_of_the_organization(mine: Directory) -> None:
         }
     ]
     Account.objects.filter(pk=mine.account.pk).update(is_personal=True)
-    assert mine.refused(404, "GET", "/organization/members")
+    assert mine.expect_refusal(404, "GET", "/organization/members")
 
 
 def test_settings_of_the_organization(mine: Directory) -> None:
@@ -93,7 +93,7 @@ def test_settings_of_the_organization(mine: Directory) -> None:
     assert mine.ok("PATCH", path, {flag: True})["data"][flag] is True
     assert mine.ok("GET", path)["data"][flag] is True
     assert AuditRecord.objects.get(object_type="account").after == {flag: True}
-    assert flag in mine.refused(400, "PATCH", path, {})
+    assert flag in mine.expect_refusal(400, "PATCH", path, {})
 
 
 def test_groups_are_listed_by_exact_name(mine: Directory) -> None:
@@ -143,7 +143,7 @@ def test_deleting_a_mapping_keeps_members_or_not(mine: Directory) -> None:
     mine.fill(all=[ada, bob], leads=[eve])
     everybody, leads = mine.map("all", role="admin"), mine.map("leads", role="admin")
     assert mine.roles() == {"ada": "admin", "bob": "admin", "eve": "admin"}
-    assert "keep_members" in mine.refused(400, "DELETE", f"{MAPPINGS}/{leads}")
+    assert "keep_members" in mine.expect_refusal(400, "DELETE", f"{MAPPINGS}/{leads}")
 
     assert mine.ask("DELETE", f"{MAPPINGS}/{leads}?keep_members=true")[0] == 200
     assert mine.ask("DELETE", f"{MAPPINGS}/{everybody}?keep_members=false")[0] == 200
@@ -159,7 +159,7 @@ def test_who_is_there_by_a_group_is_not_removed_by_hand(mine: Directory) -> None
     body = {"user_ids": [ada.public_id]}
 
     path = "/workspaces/team/members"
-    assert "directory group" in mine.refused(400, "POST", f"{path}/remove", body)
+    assert "directory group" in mine.expect_refusal(400, "POST", f"{path}/remove", body)
     assert mine.ok("POST", f"{path}/add", body)["data"][0]["role"] == "admin"
     mine.fill()
     assert mine.roles() == {"ada": "member"}

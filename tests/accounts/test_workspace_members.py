@@ -58,7 +58,7 @@ def test_a_stranger_among_them_keeps_all_out(mine: Manager) -> None:
     ada, stranger = mine.member("ada"), manager("other").admin
     for unknown in (stranger.public_id, "user_of_nobody", ""):
         body = {"user_ids": [ada.public_id, unknown]}
-        said = mine.refused(400, "POST", "/workspaces/team/members/add", body)
+        said = mine.expect_refusal(400, "POST", "/workspaces/team/members/add", body)
         assert said == "user_ids.1: Invalid input: no member of this account"
     assert list_members(mine) == []
 
@@ -80,7 +80,7 @@ def test_a_hundred_take_no_more_queries_than_one_and_are_listed_newest_first(
     assert list_members(mine, "?limit=100") == newest_first
     assert list_members(mine, "?offset=1&limit=1") == newest_first[1:2]
     assert mine.ok("GET", "/workspaces/team/members?limit=1")["total_count"] == 100
-    mine.refused(400, "GET", "/workspaces/team/members?limit=0")
+    mine.expect_refusal(400, "GET", "/workspaces/team/members?limit=0")
     gone = mine.ok("POST", "/workspaces/team/members/remove", ids(*people))
     assert gone == {"removed_count": 100}
 
@@ -96,7 +96,7 @@ def test_everybody_belongs_to_the_default_workspace(mine: Manager) -> None:
     assert added["data"] == [each for each in before["data"] if each["user_id"] == ada.public_id]
     assert mine.ok("GET", "/workspaces/default/members") == before
     assert not WorkspaceMembership.objects.exists()
-    said = mine.refused(400, "POST", "/workspaces/default/members/remove", ids(ada))
+    said = mine.expect_refusal(400, "POST", "/workspaces/default/members/remove", ids(ada))
     assert said == "Members of the default workspace cannot be removed"
 
 
@@ -123,7 +123,7 @@ def test_a_member_with_an_active_key_keeps_all_in(mine: Manager) -> None:
     key, _ = create_key(**held, workspace=mine.workspace("team"), creator=ben)
     create_key(**held, workspace=mine.workspace("other"), creator=ada)
 
-    said = mine.refused(400, "POST", "/workspaces/team/members/remove", ids(ada, ben))
+    said = mine.expect_refusal(400, "POST", "/workspaces/team/members/remove", ids(ada, ben))
 
     assert said == "user_ids.1: Member still has active API keys in this workspace"
     assert set(list_members(mine)) == {ada.public_id, ben.public_id}

@@ -73,7 +73,7 @@ def test_what_is_said_is_kept(mine: Manager, loaded_catalogue: None) -> None:
 def test_a_default_model_is_one_a_request_could_name(mine: Manager, loaded_catalogue: None) -> None:
     path = "/workspaces/default"
     for field in ("default_text_model", "default_image_model"):
-        said = mine.refused(400, "PATCH", path, {field: "nope/none"})
+        said = mine.expect_refusal(400, "PATCH", path, {field: "nope/none"})
         assert said == f"{field}: nope/none is not a valid model ID"
     assert mine.ok("GET", path)["data"]["updated_at"] is None
     for model in ("acme/small", "acme/small:nitro", "router/auto", "auto"):
@@ -89,11 +89,11 @@ def test_a_change_is_shown_and_recorded_until_it_is_deleted(mine: Manager) -> No
     assert changed["updated_at"] is not None
     assert changed == made | {"name": "P", "slug": "p", "updated_at": changed["updated_at"]}
     assert mine.ok("GET", "/workspaces/p")["data"] == changed
-    mine.refused(404, "GET", "/workspaces/production")
+    mine.expect_refusal(404, "GET", "/workspaces/production")
     assert mine.ok("DELETE", "/workspaces/p") == {"deleted": True}
     for method in ("GET", "DELETE"):
-        mine.refused(404, method, "/workspaces/p")
-        mine.refused(404, method, f"/workspaces/{made['id']}")
+        mine.expect_refusal(404, method, "/workspaces/p")
+        mine.expect_refusal(404, method, f"/workspaces/{made['id']}")
     assert mine.ok("GET", "/workspaces")["total_count"] == 1
     # Its slug is free.
     again = mine.ok("POST", "/workspaces", NEW | {"slug": "p"}, status=201)["data"]
@@ -111,8 +111,8 @@ def test_a_slug_is_used_once_in_an_account_and_again_elsewhere(mine: Manager) ->
     mine.ok("POST", "/workspaces", NEW | {"slug": "second"}, status=201)
     taken = "Workspace slug already exists"
 
-    assert mine.refused(400, "POST", "/workspaces", NEW) == taken
-    assert mine.refused(400, "PATCH", "/workspaces/second", {"slug": "production"}) == taken
+    assert mine.expect_refusal(400, "POST", "/workspaces", NEW) == taken
+    assert mine.expect_refusal(400, "PATCH", "/workspaces/second", {"slug": "production"}) == taken
     mine.ok("PATCH", "/workspaces/second", {"slug": "second"})
     manager("other").ok("POST", "/workspaces", NEW, status=201)
     # An id counts before a slug that reads like it.
@@ -135,7 +135,7 @@ def test_the_list_is_newest_first_and_paged(mine: Manager) -> None:
     assert slugs("?offset=null&limit=1") == ["w0"]
     assert slugs("?offset=4") == []
     assert slugs(f"?offset={2**62}") == []
-    mine.refused(400, "GET", "/workspaces?limit=101")
+    mine.expect_refusal(400, "GET", "/workspaces?limit=101")
 
 
 def test_the_default_workspace_came_with_the_account(mine: Manager) -> None:
@@ -145,7 +145,7 @@ def test_the_default_workspace_came_with_the_account(mine: Manager) -> None:
     assert (data["name"], data["slug"]) == ("Default Workspace", "default")
     assert data["created_by"] == mine.admin.public_id
     stays = "Deleting the default workspace is not supported"
-    assert mine.refused(403, "DELETE", "/workspaces/default") == stays
+    assert mine.expect_refusal(403, "DELETE", "/workspaces/default") == stays
     # A key without a creator writes the first admin.
     mine.member("second", Membership.Role.ADMIN)
     _, mine.key = create_key(account=mine.account, name="system", workspace=None)
@@ -165,18 +165,20 @@ def test_logged_keys_are_told_by_number_whatever_they_were_named_by(mine: Manage
     assert data["io_logging_api_key_ids"] == [second.pk, first.pk]
     for stranger in (outside.pk, outside.hash, "0" * 64, 0, -1, 2**63, 2**80):
         body = {"io_logging_api_key_ids": [first.pk, stranger]}
-        assert mine.refused(400, "PATCH", "/workspaces/team", body) == (
+        assert mine.expect_refusal(400, "PATCH", "/workspaces/team", body) == (
             "io_logging_api_key_ids.1: Invalid input: no key of this workspace"
         )
     new = NEW | {"io_logging_api_key_ids": [first.pk]}
-    assert mine.refused(400, "POST", "/workspaces", new).startswith("io_logging_api_key_ids.0: ")
+    assert mine.expect_refusal(400, "POST", "/workspaces", new).startswith(
+        "io_logging_api_key_ids.0: "
+    )
 
 
 def test_a_workspace_with_an_active_key_stays(mine: Manager) -> None:
     team = mine.workspace("team")
     key, string = create_key(account=mine.account, name="k", workspace=team)
 
-    said = mine.refused(400, "DELETE", "/workspaces/team")
+    said = mine.expect_refusal(400, "DELETE", "/workspaces/team")
 
     assert said == "Workspace has active API keys. Delete the keys first."
     ApiKey.objects.filter(pk=key.pk).update(disabled=True)
@@ -184,7 +186,7 @@ def test_a_workspace_with_an_active_key_stays(mine: Manager) -> None:
     ApiKey.objects.filter(pk=key.pk).update(disabled=False)
     assert mine.call("GET", "/key", key=string)[0] == 401
     for method, body in (("GET", None), ("PATCH", {"disabled": False}), ("DELETE", None)):
-        mine.refused(404, method, f"/keys/{key.hash}", body)
+        mine.expect_refusal(404, method, f"/keys/{key.hash}", body)
     assert clear_deleted_workspaces() == 1
     assert clear_deleted_workspaces() == 0
     key.refresh_from_db()

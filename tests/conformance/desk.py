@@ -111,18 +111,18 @@ class Desk:
     def stream(self, **options: Any) -> Streamed:
         return read_stream(self.post(stream=True, **options))
 
-    def refused(self, status: int, error_type: str, **options: Any) -> Any:
+    def expect_refusal(self, status: int, error_type: str, **options: Any) -> Any:
         """The error of a request that must be refused before anything is sent or charged."""
         return self.check_refused(self.post(**options), status, error_type)
 
     def check_refused(self, response: requests.Response, status: int, error_type: str) -> Any:
-        error = self.told(response, status, error_type)
+        error = self.check_error(response, status, error_type)
         assert "X-Generation-Id" not in response.headers
         assert self.upstream.requests() == []
         assert self.total_usage_nano() == self.spent_nano
         return error
 
-    def told(self, response: requests.Response, status: int, error_type: str) -> Any:
+    def check_error(self, response: requests.Response, status: int, error_type: str) -> Any:
         """The `error` object of a JSON error answer to this caller."""
         assert response.status_code == status, response.text
         assert response.headers["Content-Type"] == "application/json"
@@ -139,14 +139,14 @@ class Desk:
         key = self.account.management_key
         return self.server.request(method, f"/api/v1{path}", key=key, **options)
 
-    def sent(self, persona: str = "gamma") -> list[dict[str, Any]]:
+    def list_sent_bodies(self, persona: str = "gamma") -> list[dict[str, Any]]:
         """The chat bodies a provider received, oldest first."""
         return [entry["body"] for entry in self.upstream.requests(persona)]
 
     def the_one_sent(self, persona: str = "gamma") -> dict[str, Any]:
         """The body of the only request that went upstream at all."""
         assert len(self.upstream.requests()) == 1
-        (body,) = self.sent(persona)
+        (body,) = self.list_sent_bodies(persona)
         return body
 
     def generation(self, generation_id: str) -> Any:

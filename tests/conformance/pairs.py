@@ -52,11 +52,11 @@ class Pair:
         response = self.post(history, **options)
         assert response.status_code == 200, response.text
         if not options.get("stream"):
-            said = self.speaker.heard(exact(response))
+            said = self.speaker.read_answer(exact(response))
         else:
             streamed = read_stream(response)
             assert streamed.done, streamed.events[-2:]
-            said = self.speaker.heard_stream(streamed)
+            said = self.speaker.read_events(streamed)
         assert said.failure is None, said
         assert said.cost_nano == self.desk.charged_nano(response.headers["X-Generation-Id"])
         return said
@@ -68,7 +68,7 @@ class Pair:
         """A streamed request on a connection of its own, to be read as it comes."""
         return open_stream(self.desk, self.speaker.path, **self.body(stream=True, **options))
 
-    def sent(self) -> list[dict[str, Any]]:
+    def list_sent_bodies(self) -> list[dict[str, Any]]:
         """What went upstream, all of it on the wire's own path."""
         entries = self.desk.upstream.requests()
         paths = {entry["path"].partition("/v1/")[2] for entry in entries}

@@ -24,13 +24,13 @@ def test_a_model_is_served_from_its_price_on(equipped_desk: Desk) -> None:
         body = {"model": MODEL, **ASKED[path]}
         return server.post(path, key=account.api_key, json=body)
 
-    def is_told(status: int, text: str = "") -> bool:
+    def has_answer(status: int, text: str = "") -> bool:
         answer = ask(CHAT)
         return answer.status_code == status and text in answer.text
 
     own = ("add_provider", "local", "--base-url", f"{simulator.url}/gamma/v1", "--no-input")
     server.manage(*own, "--model", "llama")
-    server.wait_until(lambda: is_told(404, "has no price yet"), within_s=PATIENCE_S)
+    server.wait_until(lambda: has_answer(404, "has no price yet"), within_s=PATIENCE_S)
     for path in ASKED:
         answer = ask(path)
         assert answer.status_code == 404, answer.text
@@ -39,7 +39,7 @@ def test_a_model_is_served_from_its_price_on(equipped_desk: Desk) -> None:
     added = server.manage(*own, "--model", "llama", "--free")
 
     assert set(added["probed"][MODEL].values()) == {"yes"}
-    server.wait_until(lambda: is_told(200), within_s=PATIENCE_S)
+    server.wait_until(lambda: has_answer(200), within_s=PATIENCE_S)
     for path in ASKED:
         assert ask(path).status_code == 200
     assert simulator.requests("gamma")[-1]["body"]["logprobs"] is True

@@ -126,7 +126,7 @@ def test_nobody_classifies_what_moderation_keeps_back_or_the_cache_answers(desk:
         "messages": saying(FORBIDDEN),
         "plugins": plugins,
     }
-    desk.refused(403, "content_policy_violation", **asked)
+    desk.expect_refusal(403, "content_policy_violation", **asked)
     changed_workspace(desk, response_cache=True)
     ask(desk, **classifier_request())
     # Another key, whose conversation it is not.
@@ -152,8 +152,10 @@ def test_no_half_of_a_secret_is_classified(desk: Desk) -> None:
 
 
 def test_a_classifier_without_a_choice_is_refused(desk: Desk) -> None:
-    desk.refused(400, "invalid_request", **classifier_request(classes={"code": {"model": CODER}}))
+    desk.expect_refusal(
+        400, "invalid_request", **classifier_request(classes={"code": {"model": CODER}})
+    )
 
 
 def test_nobody_pays_for_a_decision_that_no_model_is_left_for(desk: Desk) -> None:
-    desk.refused(404, "not_found", **classifier_request(), provider={"only": ["nobody"]})
+    desk.expect_refusal(404, "not_found", **classifier_request(), provider={"only": ["nobody"]})

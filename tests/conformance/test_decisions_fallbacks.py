@@ -123,7 +123,7 @@ def test_a_missing_answer_is_a_502_when_nobody_has_it(deciding: DecisionsDesk) -
 
     response = deciding.post(questions={"a": NOUL, "b": CHOICE}, headers=ASKED)
 
-    error = deciding.told(response, 502, "provider_unavailable")
+    error = deciding.check_error(response, 502, "provider_unavailable")
     assert len(error["metadata"]["previous_errors"]) == 1
     assert as_json(response)["router_metadata"]["attempt"] == 2
     record = deciding.generation(response.headers["X-Generation-Id"])

@@ -65,8 +65,8 @@ def test_a_preset_says_who_is_asked(deciding: DecisionsDesk) -> None:
     tool = {"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}
     only = {"provider": {"only": ["judge-b"]}}
     save_preset(deciding, model="acme/judge", temperature=1.5, tools=[tool], **only)
-    deciding.refused(400, "invalid_request", model="acme/off@preset/judging")
-    deciding.refused(404, "not_found", model="@preset/nowhere")
+    deciding.expect_refusal(400, "invalid_request", model="acme/off@preset/judging")
+    deciding.expect_refusal(404, "not_found", model="@preset/nowhere")
 
     response = deciding.post(model="@preset/judging", headers=OPT_IN)
 

@@ -153,7 +153,7 @@ def test_a_dearer_fallback_that_cannot_be_paid_is_not_asked(deciding: DecisionsD
 
     response = desk.post(questions={f"q{n}": NOUL for n in range(3)}, provider=order)
 
-    desk.told(response, 402, "payment_required")
+    desk.check_error(response, 402, "payment_required")
     assert len(desk.upstream.requests("judge-a")) == 3
     assert desk.upstream.requests("judge-b") == []
     assert desk.total_usage_nano() == 0

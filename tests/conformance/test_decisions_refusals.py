@@ -32,7 +32,7 @@ def test_the_estimate_is_of_all_calls_together(deciding: DecisionsDesk) -> None:
     order = {"only": ["judge-a"]}
     questions = {f"q{n}": {**NOUL, "instructions": "x" * 500} for n in range(20)}
 
-    error = desk.refused(402, "payment_required", questions=questions, provider=order)
+    error = desk.expect_refusal(402, "payment_required", questions=questions, provider=order)
     assert error["metadata"]["reason"] == "weight_exceeds_budget"
 
     desk.paid(desk.post(questions={"q": NOUL}, provider=order))
@@ -54,12 +54,12 @@ def test_requests_and_their_tokens_are_counted_over_all_calls(
         desk = fresh()
         desk.paid(desk.post())
         desk.paid(desk.post())
-        return desk.told(desk.post(), 429, "rate_limit_exceeded")
+        return desk.check_error(desk.post(), 429, "rate_limit_exceeded")
 
     def long() -> Any:
         desk = fresh()
         desk.paid(desk.post(**large))
-        return desk.told(desk.post(**large), 429, "rate_limit_exceeded")
+        return desk.check_error(desk.post(**large), 429, "rate_limit_exceeded")
 
     assert within_one(MINUTE_S, many)["metadata"]["limit_source"] == "router_key_requests"
     assert within_one(MINUTE_S, long)["metadata"]["limit_source"] == "router_key_tokens"
@@ -93,7 +93,7 @@ def test_a_bug_of_ours_is_a_500_and_holds_nothing(serve: Serve, tmp_path: Path) 
     for count in (1, 3):
         response = desk.post(questions={f"q{n}": CHOICE for n in range(count)}, headers=ASKED)
 
-        error = desk.told(response, 500, "server")
+        error = desk.check_error(response, 500, "server")
         assert "a bug of ours" not in response.text
         its_id = response.headers["X-Request-Id"]
         assert error["metadata"] == {"error_type": "server", "request_id": its_id}
@@ -111,7 +111,7 @@ def test_what_answered_questions_cost_is_known_though_the_request_failed(
         model="acme/judge", questions={"a": NOUL, "b": CHOICE}, provider={"only": ["judge-a"]}
     )
 
-    deciding.told(response, 502, "provider_unavailable")
+    deciding.check_error(response, 502, "provider_unavailable")
     with orm_of(deciding.server):
         from routing.metering.models import Generation
 

@@ -80,7 +80,7 @@ def test_a_turn_that_cannot_be_paid_ends_the_loop_with_what_there_is(
     assert '"finish_reason":"length"' in response.text
     assert '"So' in response.text
     assert "Never" not in response.text
-    assert len(desk.sent(PERSONA)) == 1
+    assert len(desk.list_sent_bodies(PERSONA)) == 1
     turn_nano = 5_000 * PROMPT_NANO + 16 * COMPLETION_NANO
     generation_id = response.headers["X-Generation-Id"]
     assert desk.charged_nano(generation_id) == turn_nano + FEE_NANO

@@ -71,7 +71,7 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
 
 @pytest.mark.parametrize(("body", "path"), WRONG.values(), ids=list(WRONG))
 def test_a_field_out_of_bounds_is_named(desk: Desk, body: dict[str, Any], path: str) -> None:
-    error = desk.refused(400, "invalid_request", **body)
+    error = desk.expect_refusal(400, "invalid_request", **body)
 
     assert issue_paths(error) == [path]
     assert error["message"].startswith(path.split(".")[0])
@@ -105,7 +105,7 @@ def test_a_request_s_id_and_trace_lead_from_the_caller_to_the_provider(desk: Des
     assert [desk.generation(as_json(each)["id"])["request_id"] for each in (own, other)] == ids
     assert desk.stream(headers=headers).chunks
     refused = desk.post(headers=headers, model=1)
-    assert desk.told(refused, 400, "invalid_request")["metadata"]["request_id"] == "mine-1"
+    assert desk.check_error(refused, 400, "invalid_request")["metadata"]["request_id"] == "mine-1"
 
 
 @pytest.mark.parametrize(
@@ -124,7 +124,7 @@ def test_a_request_s_id_and_trace_lead_from_the_caller_to_the_provider(desk: Des
 def test_what_nothing_here_runs_is_refused_and_never_ignored(
     desk: Desk, asked: dict[str, Any]
 ) -> None:
-    desk.refused(400, "invalid_request", **asked)
+    desk.expect_refusal(400, "invalid_request", **asked)
 
 
 @pytest.mark.parametrize("balance_nano", [-1_000_000_000, 0], ids=["overdrawn", "empty"])
@@ -136,12 +136,12 @@ def test_without_money_there_are_free_answers_at_most(
         book_usage(desk.account.account_id, until_balance_nano=balance_nano)
     desk.spent_nano = desk.total_usage_nano()
 
-    paid = desk.refused(402, "payment_required", model="acme/small")
+    paid = desk.expect_refusal(402, "payment_required", model="acme/small")
 
     assert paid["metadata"]["limit_source"] == "router_credits"
     assert paid["metadata"]["remedy_hint"]
     if balance_nano < 0:
-        free = desk.refused(402, "payment_required", model="acme/small:free")
+        free = desk.expect_refusal(402, "payment_required", model="acme/small:free")
         page = f"/admin/accounts/account/{desk.account.account_id}/change/"
         assert free["message"] == (
             "Insufficient credits. Whoever runs this gateway can add credits, using "

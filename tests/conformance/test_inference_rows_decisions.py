@@ -117,10 +117,12 @@ WRONG: list[tuple[dict[str, Any], str]] = [
 
 def test_what_is_no_question_is_refused(deciding: DecisionsDesk) -> None:
     for body, field in WRONG:
-        assert issue_paths(deciding.refused(400, "invalid_request", **body))[0] == field, body
+        assert issue_paths(deciding.expect_refusal(400, "invalid_request", **body))[0] == field, (
+            body
+        )
     # All that is wrong is told at once.
     questions = {"a": {"type": "noul"}, "b": {**SCORE, "criteria": ["one"]}}
-    error = deciding.refused(400, "invalid_request", state=5, questions=questions)
+    error = deciding.expect_refusal(400, "invalid_request", state=5, questions=questions)
     assert issue_paths(error) == ["state", "questions.a.instructions", "questions.b.criteria"]
     for raw in (b"", b"[1]", b"{", b'{"state": NaN}'):
         deciding.check_refused(deciding.raw(raw), 400, "invalid_request")
@@ -158,7 +160,7 @@ def test_systemone_knows_models_without_their_author(deciding: DecisionsDesk, mo
 def test_a_model_that_decides_nothing_is_named_as_the_caller_did(
     deciding: DecisionsDesk, path: str, model: str, why: str
 ) -> None:
-    error = deciding.at(path).refused(400, "invalid_request", model=model)
+    error = deciding.at(path).expect_refusal(400, "invalid_request", model=model)
 
     assert error["message"] == f"{model} {why}"
 
@@ -168,7 +170,7 @@ def test_a_timeout_everywhere_is_a_524(deciding: DecisionsDesk) -> None:
 
     response = deciding.post(model="acme/slow")
 
-    deciding.told(response, 524, "timeout")
+    deciding.check_error(response, 524, "timeout")
     record = deciding.generation(response.headers["X-Generation-Id"])
     assert record["api_type"] == "decisions"
     assert deciding.total_usage_nano() == deciding.spent_nano

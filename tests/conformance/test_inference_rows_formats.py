@@ -45,7 +45,10 @@ def test_the_cap_is_told_upstream_and_may_be_left_out(desk: Desk) -> None:
     ok(desk, MESSAGES)
     ok(desk, MESSAGES, max_tokens=5)
 
-    caps = [body.get("max_completion_tokens", body.get("max_tokens")) for body in desk.sent()]
+    caps = [
+        body.get("max_completion_tokens", body.get("max_tokens"))
+        for body in desk.list_sent_bodies()
+    ]
     assert caps == [16, 5]
 
 
@@ -119,7 +122,7 @@ def test_what_asks_for_no_storage_is_taken(desk: Desk) -> None:
         assert (answer["store"], answer["previous_response_id"]) == (False, None)
 
     ours = {*nothing, *bounds, "background"}
-    assert not any(body.keys() & ours for body in desk.sent())
+    assert not any(body.keys() & ours for body in desk.list_sent_bodies())
 
 
 def test_the_events_of_a_responses_stream(desk: Desk) -> None:

@@ -35,7 +35,7 @@ def route_request(desk: Desk, **options: Any) -> tuple[str, str, str]:
     ],
 )
 def test_a_name_that_comes_to_nothing(desk: Desk, reference: str, why: str) -> None:
-    error = desk.refused(400, "invalid_request", model=reference)
+    error = desk.expect_refusal(400, "invalid_request", model=reference)
 
     assert error["message"] == f"{reference} {why}"
 
@@ -104,7 +104,7 @@ def test_a_choice_that_finds_nothing_says_why(
     ],
 )
 def test_a_preset_nobody_has(desk: Desk, asked: dict[str, Any]) -> None:
-    error = desk.refused(404, "not_found", **asked)
+    error = desk.expect_refusal(404, "not_found", **asked)
 
     assert error["message"] == "Preset not found: missing"
 

@@ -32,7 +32,7 @@ def small(
 
 def nowhere(desk: Desk, step: str, **options: Any) -> dict[str, Any]:
     """The metadata of a 404 by that filter; nothing was sent anywhere."""
-    error = returning(desk).refused(404, "not_found", **options)
+    error = returning(desk).expect_refusal(404, "not_found", **options)
     metadata: dict[str, Any] = error["metadata"]
     assert metadata["failed_routing_step"] == step
     return metadata
@@ -72,7 +72,7 @@ def test_without_fallbacks_the_listed_endpoint_s_error_is_told(small: Desk) -> N
 
     response = small.post(provider=wanted, headers=METADATA)
 
-    error = small.told(response, 503, "provider_overloaded")
+    error = small.check_error(response, 503, "provider_overloaded")
     assert error["metadata"]["provider_name"] == "Beta"
     assert "previous_errors" not in error["metadata"]
     assert called_models(small) == [TURBO]

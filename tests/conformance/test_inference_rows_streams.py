@@ -70,7 +70,7 @@ def test_usage_comes_whatever_stream_options_say(desk: Desk) -> None:
 def test_the_books_are_closed_before_the_usage_chunk_is_read(desk: Desk) -> None:
     wire = open_stream(desk)
     wire.head()
-    event = wire.until(b'"usage":') + wire.until(b"}\n\n")
+    event = wire.read_until(b'"usage":') + wire.read_until(b"}\n\n")
     chunk = json.loads(event[event.rindex(b"data: ") + 6 :], parse_float=Decimal)
 
     amount = desk.ledger_nano(chunk["id"])
@@ -93,7 +93,7 @@ def test_the_debug_chunk_comes_first(desk: Desk) -> None:
     # Without a stream it is ignored.
     answer = desk.ok(debug={"echo_upstream_body": True})
     assert "debug" not in answer
-    assert "debug" not in desk.sent()[-1]
+    assert "debug" not in desk.list_sent_bodies()[-1]
 
 
 # --- Server tools ---------------------------------------------------------------------------------
@@ -109,7 +109,7 @@ def test_a_tool_is_run_once_and_the_model_goes_on(desk: Desk) -> None:
     assert "tool_calls" not in choice["message"]
     assert answer["usage"]["server_tool_use_details"] == ONE_CALL
     desk.paid_nano(answer)
-    first, second = desk.sent()
+    first, second = desk.list_sent_bodies()
     (shown,) = first["tools"]
     assert (shown["type"], shown["function"]["name"]) == ("function", "datetime")
     assert [message["role"] for message in second["messages"]] == ["user", "assistant", "tool"]
@@ -144,6 +144,6 @@ def test_one_step_then_a_turn_without_tools(desk: Desk, stream: bool) -> None:
     usage = desk.stream(**asked).usage if stream else desk.ok(**asked)["usage"]
 
     assert usage["server_tool_use_details"] == ONE_CALL
-    first, last = desk.sent()
+    first, last = desk.list_sent_bodies()
     assert "tools" in first
     assert not {"tools", "tool_choice"} & last.keys()

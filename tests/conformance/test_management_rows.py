@@ -85,7 +85,7 @@ def test_more_output_than_can_be_paid(
     desk = own_desk
     desk.account = account(credits_usd="0.001")
 
-    error = desk.refused(402, "payment_required", max_tokens=65_536, stream=stream)
+    error = desk.expect_refusal(402, "payment_required", max_tokens=65_536, stream=stream)
 
     assert error["message"].startswith("This request requires more credits, or fewer max_tokens.")
     assert error["metadata"]["provider_name"] is None
@@ -194,6 +194,6 @@ def test_a_tool_that_is_switched_off(own_desk: Desk) -> None:
     asked: dict[str, Any] = {"tools": [{"type": search}]}
     desk.server.wait_until(lambda: desk.post(**asked).status_code == 403, within_s=PATIENCE_S)
     for kind in (search, "web_search"):
-        error = desk.refused(403, "permission_denied", tools=[{"type": kind}])
+        error = desk.expect_refusal(403, "permission_denied", tools=[{"type": kind}])
         assert error["message"] == f'Server tool "{search}" is disabled in this workspace'
     assert desk.paid_nano(desk.ok()) > 0

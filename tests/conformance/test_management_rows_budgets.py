@@ -56,7 +56,7 @@ def test_a_monthly_budget_that_is_spent(
     nowhere = {"only": ["nobody"], "allow_fallbacks": False}
     # At once, although the key was read a moment ago; also where no endpoint could serve.
     for asked in ({"stream": False}, {"stream": True}, {"provider": nowhere}):
-        assert desk.refused(403, "permission_denied", **asked)["message"] == SPENT_BUDGET
+        assert desk.expect_refusal(403, "permission_denied", **asked)["message"] == SPENT_BUDGET
     budget(desk, "DELETE", "/daily")
     assert budget(desk, "PUT", "/monthly", {"limit_usd": 501}).status_code == 200
     desk.ok()
@@ -83,7 +83,7 @@ def test_each_end_user_is_held_to_a_budget_of_his_own(own_wide_desk: Desk) -> No
     assert "alice" not in changed.text
     desk.spent_nano = desk.total_usage_nano()
     desk.upstream.clear()
-    error = desk.refused(403, "permission_denied", user="alice")
+    error = desk.expect_refusal(403, "permission_denied", user="alice")
     assert error["message"] == (
         "End user daily budget of $0.000000001 exceeded. Contact your org admin."
     )
@@ -109,7 +109,7 @@ def test_each_value_of_a_tag_is_held_to_a_budget_of_its_own(own_wide_desk: Desk)
     assert as_json(changed)["data"]["tag_budgets"] == [each, spent]
     desk.spent_nano = desk.total_usage_nano()
     desk.upstream.clear()
-    error = desk.refused(403, "permission_denied", metadata={"team": "blue"})
+    error = desk.expect_refusal(403, "permission_denied", metadata={"team": "blue"})
     assert error["message"] == (
         'Tag "team=blue" daily budget of $0.000000001 exceeded. Contact your org admin.'
     )
@@ -149,7 +149,7 @@ def test_a_key_whose_limit_is_used_up(desk: Desk, orm_of: OrmOf) -> None:
 
 def check_spent(desk: Desk, interval: str = "monthly") -> None:
     desk.upstream.clear()
-    said = desk.refused(403, "permission_denied")["message"]
+    said = desk.expect_refusal(403, "permission_denied")["message"]
     assert said == f"Guardrail {interval} budget of $0.000001 exceeded. Contact your org admin."
 
 

@@ -33,7 +33,7 @@ def providers_of(desk: Desk, **body: Any) -> set[str]:
 def test_a_model_that_is_not_allowed(desk: Desk) -> None:
     make_assigned(desk, allowed_models=["acme/solo"])
 
-    error = desk.refused(403, "permission_denied")
+    error = desk.expect_refusal(403, "permission_denied")
 
     assert error["metadata"]["failed_routing_step"] == "Filter by Guardrails"
     assert error["metadata"]["available_providers"] == ["alpha", "beta"]

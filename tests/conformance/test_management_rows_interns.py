@@ -21,7 +21,7 @@ def ranch(start_gateway: StartGateway, tmp_path: Path) -> Iterator[Ranch]:
 
 
 def test_suspending_and_resuming(ranch: Ranch) -> None:
-    intern_id = ranch.running("sleeper")
+    intern_id = ranch.create_running("sleeper")
     path = f"/interns/{intern_id}"
     hostname = ranch.ok("GET", path)["hostname"]
 

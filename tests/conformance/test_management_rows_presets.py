@@ -129,6 +129,8 @@ def test_a_new_preset_and_a_new_version_are_in_force_within_a_second(own_wide_de
     email(desk, temperature=0.2)
 
     desk.server.wait_until(
-        lambda: desk.ok(model="@preset/email") and desk.sent()[-1]["temperature"] == 0.2,
+        lambda: (
+            desk.ok(model="@preset/email") and desk.list_sent_bodies()[-1]["temperature"] == 0.2
+        ),
         within_s=1.0,
     )

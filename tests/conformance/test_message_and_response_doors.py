@@ -99,7 +99,7 @@ def test_what_one_wire_can_do_stays_with_it(desk: Desk) -> None:
     beside = post(desk, MESSAGES, container="c_1", tools=[{"type": "router:datetime"}])
     assert "not beside tools" in read_error(beside, 400, "invalid_request_error")["message"]
     ok(desk, MESSAGES, container="c_1")
-    (sent,) = desk.sent("messages-a")
+    (sent,) = desk.list_sent_bodies("messages-a")
     assert sent["container"] == "c_1"
 
     native: list[dict[str, Any]] = [{"container": "c_1"}, {"tools": [SEARCH]}]

@@ -104,7 +104,7 @@ def test_a_team_may_refuse_the_gateway_s_credential(desk: Desk, said: str) -> No
     # Nothing of the provider is served where the team's key is for other models.
     ask(desk, "PATCH", f"/{made['id']}", {"allowed_models": ["acme/small"]})
     if said == "is_byok_only":
-        error = desk.told(desk.post(), 404, "not_found")
+        error = desk.check_error(desk.post(), 404, "not_found")
         assert "Own Credentials Only" in repr(error)
         assert credentials_at(desk) == [fingerprint(MINE)]
 
@@ -157,7 +157,7 @@ def test_what_the_provider_says_of_the_team_s_key_is_told(
 
     response = desk.post(model=LONE, stream=stream, headers=METADATA)
 
-    error = desk.told(response, told_status, error_type)
+    error = desk.check_error(response, told_status, error_type)
     assert error["metadata"]["is_byok"] is True
     assert "limit_source" not in error["metadata"]
     assert MINE not in response.text

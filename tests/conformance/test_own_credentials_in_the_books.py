@@ -70,7 +70,7 @@ def test_a_limit_that_counts_them_holds_and_another_does_not(desk: Desk) -> None
     limit(desk, ESTIMATE_NANO, counts=True)
     good(desk)
     # What was spent and the next estimate are too much together.
-    refused = desk.told(ask(desk), 402, "payment_required")
+    refused = desk.check_error(ask(desk), 402, "payment_required")
     assert refused["metadata"]["limit_source"] == "router_key_limit"
     limit(desk, 1, counts=False)
     good(desk)
@@ -130,7 +130,7 @@ def test_an_empty_account_calls_on_its_own_credentials_only(broke: Desk) -> None
     assert broke.post(model="acme/text").status_code == 402
     # The balance counts again where a shared endpoint is chosen.
     broke.upstream.script("gamma", refusal(500))
-    refused = broke.told(broke.post(), 402, "payment_required")
+    refused = broke.check_error(broke.post(), 402, "payment_required")
     assert refused["message"].startswith("Insufficient credits.")
     # Nothing was sent for it, and nothing is held.
     assert credentials_at(broke) == [fingerprint(MINE)] * 2

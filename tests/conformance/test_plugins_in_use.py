@@ -83,7 +83,7 @@ def test_an_answer_that_does_not_fit_is_asked_for_once_more_and_both_are_charged
     response = pair.post(pair.speaker.user("Go"), plugins=REPAIR, schema=SCHEMA)
 
     assert (response.status_code, response.headers["X-Router-Schema"]) == (200, "repaired")
-    first, second = pair.sent()
+    first, second = pair.list_sent_bodies()
     assert "Go" in str(first["messages"])
     said = [message["content"] for message in second["messages"][-2:]]
     assert said[0] == MISFIT
@@ -169,7 +169,7 @@ def test_a_small_context_compresses_by_itself(pair: Pair) -> None:
     talk = long_talk(pair, 12, 500)
     asked = pair.ask(talk, model="acme/tiny", system="Be kind.", cap=50)
 
-    (sent,) = pair.sent()
+    (sent,) = pair.list_sent_bodies()
     texts = [message["content"] for message in sent["messages"]]
     assert asked.finish == "stop"
     assert texts[0] == "Be kind."
@@ -192,7 +192,7 @@ def test_compression_is_a_stage_that_can_be_refused(desk: Desk) -> None:
         {"messages": [*HELLO, *long]},
     ]
     for asked in refused:
-        desk.refused(400, "context_length_exceeded", **asked)
+        desk.expect_refusal(400, "context_length_exceeded", **asked)
 
     large = [*saying("x" * 50_000), *HELLO]
     desk.ok(model="acme/narrow", messages=large, plugins=[plugin | {"enabled": True}])
@@ -223,7 +223,7 @@ def test_what_moderation_flags_is_refused(pair: Pair) -> None:
         assert told["error_type"] == "content_policy_violation"
         assert told["reasons"] == ["violence", "spam"]
         assert told["flagged_input"] == f"Some {FORBIDDEN}."
-    assert pair.sent() == []
+    assert pair.list_sent_bodies() == []
 
 
 def test_moderation_happens_where_it_is_asked_for(desk: Desk) -> None:
@@ -241,7 +241,7 @@ def test_moderation_happens_where_it_is_asked_for(desk: Desk) -> None:
 
 def test_nothing_goes_on_where_moderation_takes_too_long(desk: Desk) -> None:
     asked: dict[str, Any] = {"messages": saying(SLEEPY), "plugins": MODERATE}
-    error = desk.refused(503, "provider_overloaded", **asked)
+    error = desk.expect_refusal(503, "provider_overloaded", **asked)
     assert error["message"] == "Moderation is not available"
 
 
@@ -268,7 +268,9 @@ def test_models_read_tools_through_content_filters(
         text = metadata["choices"][0]["message"]["content"]
 
     assert text == "So it is."
-    (result,) = [m["content"] for m in desk.sent("chat-a")[-1]["messages"] if m["role"] == "tool"]
+    (result,) = [
+        m["content"] for m in desk.list_sent_bodies("chat-a")[-1]["messages"] if m["role"] == "tool"
+    ]
     assert told in result
     assert "UTC" not in result
     assert [stage["type"] for stage in stages(metadata)] == ["guardrail", "server_tools"]

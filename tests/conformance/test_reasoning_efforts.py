@@ -77,6 +77,6 @@ def test_efforts_of_agents_are_fitted(desk: Desk, effort: str, sent: list[str]) 
     tools = [{"type": "router:advisor", "parameters": advisor}]
     desk.ok(model="acme/over-openai", tools=tools)
 
-    assert [body["output_config"]["effort"] for body in desk.sent("messages-a")] == sent
-    told = json.dumps(desk.sent("chat-a")[-1]["messages"])
+    assert [body["output_config"]["effort"] for body in desk.list_sent_bodies("messages-a")] == sent
+    told = json.dumps(desk.list_sent_bodies("chat-a")[-1]["messages"])
     assert ("cannot answer without it" in told) is (not sent)

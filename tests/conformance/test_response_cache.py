@@ -23,12 +23,12 @@ def desk(own_wide_desk: Desk) -> Desk:
     return own_wide_desk
 
 
-def read_said(pair: Pair, response: requests.Response, *, stream: bool) -> Said:
+def read_answer(pair: Pair, response: requests.Response, *, stream: bool) -> Said:
     if stream:
         streamed = read_stream(response)
         assert streamed.done
-        return pair.speaker.heard_stream(streamed)
-    return pair.speaker.heard(exact(response))
+        return pair.speaker.read_events(streamed)
+    return pair.speaker.read_answer(exact(response))
 
 
 def status(response: requests.Response) -> str | None:
@@ -59,8 +59,8 @@ def test_the_same_request_is_answered_from_the_cache(
     assert 240 <= int(second.headers["X-Router-Cache-TTL"]) <= 300
     source = second.headers["X-Router-Cache-Source-Id"]
     assert source == first.headers["X-Generation-Id"] != second.headers["X-Generation-Id"]
-    assert len(pair.sent()) == 1
-    one, other = (read_said(pair, each, stream=stream) for each in (first, second))
+    assert len(pair.list_sent_bodies()) == 1
+    one, other = (read_answer(pair, each, stream=stream) for each in (first, second))
     assert (one.text, one.reasoning, one.calls) == (other.text, other.reasoning, other.calls)
     assert (one.finish, one.model, one.provider) == (other.finish, other.model, other.provider)
     assert other.cost_nano == 0

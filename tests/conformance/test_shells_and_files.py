@@ -34,9 +34,9 @@ def call_step(name: str, **arguments: Any) -> dict[str, Any]:
     return {"tool_calls": [{"name": name, "arguments": arguments}]}
 
 
-def results_told(pair: Pair) -> list[Any]:
+def read_tool_results(pair: Pair) -> list[Any]:
     """What the model was told of its calls."""
-    messages = pair.sent()[-1]["messages"]
+    messages = pair.list_sent_bodies()[-1]["messages"]
     return [json.loads(each["content"]) for each in messages if each["role"] == "tool"]
 
 
@@ -67,7 +67,7 @@ def test_a_shell(pair: Pair, stream: bool) -> None:
     said = pair.ask(server_tools=[{"type": "router:bash"}], stream=stream)
 
     assert said.text == "It is 42."
-    assert results_told(pair)[1] == {"stdout": "42\n", "stderr": "", "return_code": 3}
+    assert read_tool_results(pair)[1] == {"stdout": "42\n", "stderr": "", "return_code": 3}
 
 
 @NEEDS_WALLS
@@ -82,7 +82,7 @@ def test_files_and_patches(pair: Pair) -> None:
 
     said = pair.ask(server_tools=tools)
 
-    assert results_told(pair) == [{"status": "completed"}, {"text": "one\n"}]
+    assert read_tool_results(pair) == [{"status": "completed"}, {"text": "one\n"}]
     operation = {"type": "create_file", "path": "a", "diff": "+one"}
     assert told_of(pair, said, "apply_patch")["operation"] == operation
     assert told_of(pair, said, "files")["path"] == "a"
@@ -102,7 +102,9 @@ def test_a_function_that_waits_to_be_found(pair: Pair, stream: bool) -> None:
     said = pair.ask(server_tools=tools, stream=stream)
 
     assert [call.name for call in said.calls] == ["weather"]
-    first, second = ([tool["function"]["name"] for tool in body["tools"]] for body in pair.sent())
+    first, second = (
+        [tool["function"]["name"] for tool in body["tools"]] for body in pair.list_sent_bodies()
+    )
     assert first == ["tool_search"]
     assert second == ["weather", "tool_search"]
     told = told_of(pair, said, "tool_search")
@@ -169,7 +171,7 @@ def test_a_file_is_read_for_a_model_that_reads_none(pair: Pair) -> None:
     said = pair.ask(history, plugins=plugins)
 
     assert said.text == "It greets."
-    (sent,) = pair.sent()
+    (sent,) = pair.list_sent_bodies()
     assert "Hello from the file" in json.dumps(sent["messages"])
     (cited,) = said.native[0]["annotations"]
     assert cited["type"] == "file"

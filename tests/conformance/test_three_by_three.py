@@ -41,7 +41,7 @@ def test_the_same_words_the_same_counts_the_same_price(pair: Pair, stream: bool)
 
     said = pair.ask(stream=stream)
 
-    assert len(pair.sent()) == 1
+    assert len(pair.list_sent_bodies()) == 1
     assert (said.text, said.finish, said.model) == (FIRST + SECOND, "stop", pair.model)
     assert said.usage == (100, 20, 40, 10)
     uncached = 100 - 40 - 10
@@ -62,9 +62,9 @@ def test_everyone_is_busy(pair: Pair, stream: bool) -> None:
     assert response.headers["Content-Type"] == "application/json"
     assert response.headers["Retry-After"] == "3"
     body = exact(response)
-    assert pair.speaker.told(body)[:2] == (429, "rate_limit_exceeded")
+    assert pair.speaker.read_error(body)[:2] == (429, "rate_limit_exceeded")
     assert '"previous_errors"' in response.text
-    assert len(pair.sent()) == 2
+    assert len(pair.list_sent_bodies()) == 2
     assert pair.desk.charged_nano(response.headers["X-Generation-Id"]) == 0
 
 
@@ -75,7 +75,7 @@ def test_an_upstream_dies_after_two_words(pair: Pair) -> None:
 
         streamed = pair.stream()
 
-        said = pair.speaker.heard_stream(streamed)
+        said = pair.speaker.read_events(streamed)
         assert said.text == FIRST + SECOND
         assert said.failure is not None
         assert not streamed.done
@@ -90,13 +90,13 @@ def test_silence_is_filled(pair: Pair) -> None:
         {"events": [{"text": FIRST}, {"gate": "long"}, {"text": SECOND}, {"finish": "stop"}]}
     )
     wire = pair.open()
-    wire.until(b"first piece")
+    wire.read_until(b"first piece")
 
-    wire.until(pair.speaker.keep_alive)
-    wire.until(pair.speaker.keep_alive)
+    wire.read_until(pair.speaker.keep_alive)
+    wire.read_until(pair.speaker.keep_alive)
     pair.desk.upstream.open_gate("long")
 
-    wire.until(b"then the second")
+    wire.read_until(b"then the second")
     wire.close()
 
 
@@ -104,7 +104,7 @@ def test_who_leaves_pays_for_what_was_produced(pair: Pair) -> None:
     pair.script({"events": [{"text": FIRST}, {"gate": "never"}, {"text": SECOND}]})
     wire = pair.open()
     _, headers = wire.head()
-    wire.until(b"first piece")
+    wire.read_until(b"first piece")
 
     wire.close()
 
@@ -125,10 +125,10 @@ def test_a_break_after_partial_output(pair: Pair) -> None:
     if pair.speaker.name == "messages":
         # The format has no place for partial output beside an error.
         assert response.status_code == 502
-        assert pair.speaker.told(body)[:2] == (502, "provider_unavailable")
+        assert pair.speaker.read_error(body)[:2] == (502, "provider_unavailable")
     else:
         assert response.status_code == 200, response.text
-        said = pair.speaker.heard(body)
+        said = pair.speaker.read_answer(body)
         assert (said.text, said.finish) == (FIRST, "error")
         assert said.failure is not None
         assert said.cost_nano == 0
@@ -154,7 +154,7 @@ def test_a_tool_is_called_and_answered_over_two_turns(pair: Pair, stream: bool) 
     if pair.kind != "anthropic" and (stream or pair.speaker.name != "messages"):
         assert first.calls[0].arguments == arguments
     assert (second.text, second.finish) == ("It rains.", "stop")
-    _, sent = pair.sent()
+    _, sent = pair.list_sent_bodies()
     for call in first.calls:
         assert f"Rain {call.id}" in json.dumps(sent)
 

@@ -64,9 +64,9 @@ def price(*usages: dict[str, int]) -> int:
     return prompt * PROMPT_NANO + completion * COMPLETION_NANO
 
 
-def result_told(desk: Desk) -> Any:
+def read_tool_result(desk: Desk) -> Any:
     """What the asking model was told of its call."""
-    messages = desk.sent("chat-a")[-1]["messages"]
+    messages = desk.list_sent_bodies("chat-a")[-1]["messages"]
     (content,) = [message["content"] for message in messages if message["role"] == "tool"]
     return json.loads(content)
 
@@ -80,8 +80,8 @@ def test_an_advisor(desk: Desk, stream: bool) -> None:
 
         assert ask(desk, advisor, stream=stream) == price(*ADVISED)
 
-        assert result_told(desk) == {"advice": "Because."}
-        (asked,) = desk.sent("messages-a")
+        assert read_tool_result(desk) == {"advice": "Because."}
+        (asked,) = desk.list_sent_bodies("messages-a")
         said = json.dumps(asked)
         assert "Why?" in said
         assert ("Hello there" in said) == forwarded
@@ -113,8 +113,8 @@ def test_a_subagent_works_with_tools_of_its_own(desk: Desk, stream: bool) -> Non
     cost = ask(desk, agent, stream=stream)
 
     assert cost == price(*turns)
-    assert result_told(desk) == {"output": "It is late."}
-    first, _ = desk.sent("responses-a")
+    assert read_tool_result(desk) == {"output": "It is late."}
+    first, _ = desk.list_sent_bodies("responses-a")
     assert [each["name"] for each in first["tools"]] == ["datetime"]
     assert first["instructions"] == "Be brief."
 
@@ -141,7 +141,7 @@ def test_a_fusion_asks_its_panel_and_compares(desk: Desk, stream: bool) -> None:
 
     assert cost == price(*turns)
     answers = [{"model": OTHER, "answer": "Because."}, {"model": THIRD, "answer": "It is so."}]
-    assert result_told(desk) == {"answers": answers, "analysis": "They agree."}
+    assert read_tool_result(desk) == {"answers": answers, "analysis": "They agree."}
 
 
 def test_a_panel_that_fails_in_part_is_told_so_and_only_what_came_is_paid(desk: Desk) -> None:
@@ -151,7 +151,7 @@ def test_a_panel_that_fails_in_part_is_told_so_and_only_what_came_is_paid(desk: 
     cost = ask(desk, tool("fusion", analysis_models=[THIRD, OTHER]))
 
     assert cost == price(*ADVISED)
-    told = result_told(desk)
+    told = read_tool_result(desk)
     assert "error" in told["answers"][0]
     assert told["answers"][1] == {"model": OTHER, "answer": "Because."}
     assert told["analysis"] is None
@@ -164,7 +164,7 @@ def test_a_model_that_there_is_not_is_told_to_the_model_that_asked(desk: Desk, m
     cost = ask(desk, tool("advisor", model=model))
 
     assert cost == price(ADVISED[0], ADVISED[2])
-    assert "error" in result_told(desk)
+    assert "error" in read_tool_result(desk)
 
 
 @STREAMED
@@ -190,8 +190,8 @@ def test_a_picture_is_shown_and_not_sent_back(desk: Desk, stream: bool) -> None:
 
     assert response.status_code == 200, response.text
     assert response.text.count(PIXEL) == 1
-    assert PIXEL not in json.dumps(desk.sent("chat-a"))
-    (asked,) = desk.sent("chat-b")
+    assert PIXEL not in json.dumps(desk.list_sent_bodies("chat-a"))
+    (asked,) = desk.list_sent_bodies("chat-b")
     assert asked["model"] == "painter"
     assert desk.charged_nano(response.headers["X-Generation-Id"]) == price(*turns)
     if not stream:
@@ -357,15 +357,15 @@ def test_an_agent_waits_for_a_function_and_goes_on(desk: Desk, stream: bool) -> 
     assert (done["status"], done["output"]) == ("completed", "Shipped.")
     assert message["content"][0]["text"] == "It has shipped."
     assert desk.total_usage_nano() == price(*turns)
-    went_on = json.dumps(desk.sent("messages-a")[1]["messages"])
+    went_on = json.dumps(desk.list_sent_bodies("messages-a")[1]["messages"])
     assert went_on.count("shipped") == 2
     assert all(each["call_id"] in went_on for each in called)
     assert "datetime" in went_on
-    told = desk.sent("chat-a")[1]
+    told = desk.list_sent_bodies("chat-a")[1]
     assert told["tool_choice"] == {"type": "function", "function": {"name": "subagent"}}
 
     desk.upstream.script("chat-a", {"text": "Good."})
     third = read_response(desk, stream=stream, items=[*history, *second["output"], WHERE])
     (last,) = third["output"]
     assert last["content"][0]["text"] == "Good."
-    assert "lookup" not in json.dumps(desk.sent("chat-a")[-1]["messages"])
+    assert "lookup" not in json.dumps(desk.list_sent_bodies("chat-a")[-1]["messages"])

@@ -31,7 +31,7 @@ def test_all_spellings_of_searching(web: WebDesk) -> None:
 
         assert said.text == LINK
         assert raw["usage"]["server_tool_use_details"]["web_search_requests"] == 1
-        first, second = web.sent()
+        first, second = web.list_sent_bodies()
         assert [tool["function"]["name"] for tool in first["tools"]] == ["web_search"]
         told = json.loads(second["messages"][-1]["content"])
         by_plugin = "plugins" in asked or asked.get("model") == "@preset/seeking"
@@ -65,7 +65,7 @@ def test_a_provider_that_searches_does_it_itself(
     said, _, _ = web.answer(format, kind=kind, tools=[tool])
 
     assert said.text == "Found."
-    (sent,) = web.sent()
+    (sent,) = web.list_sent_bodies()
     assert sent["tools"] == [tool]
     assert web.engine.asked == []
 

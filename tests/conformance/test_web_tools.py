@@ -26,7 +26,7 @@ def test_a_search_is_made_told_counted_and_charged(web: WebDesk, format: str, st
     assert said.text == LINK
     assert said.cost_nano == 2 * TURN_NANO + SEARCH_NANO
     assert [asked.query for asked in web.engine.asked] == ["cats"]
-    told = json.loads(web.sent()[1]["messages"][-1]["content"])
+    told = json.loads(web.list_sent_bodies()[1]["messages"][-1]["content"])
     assert [each["title"] for each in told["results"]] == ["One & only", "Two"]
     record = web.desk.generation(generation_id)
     assert record["num_search_results"] == 2
@@ -37,7 +37,7 @@ def test_a_search_is_made_told_counted_and_charged(web: WebDesk, format: str, st
     body = speaker.body("acme/over-openai", history)
     response = web.desk.server.post(speaker.path, key=web.desk.account.api_key, json=body)
     assert response.status_code == 200, response.text
-    assert speaker.heard(response.json()).text == "Later."
+    assert speaker.read_answer(response.json()).text == "Later."
 
 
 def test_chat_cites_with_places(web: WebDesk) -> None:
@@ -73,7 +73,9 @@ def test_what_fails_is_told_and_the_loop_goes_on(web: WebDesk, format: str) -> N
     in_time(time.monotonic() - began, 8)
     assert said.text == "So be it."
     assert said.cost_nano == 2 * TURN_NANO
-    told = [message for message in web.sent()[1]["messages"] if message["role"] == "tool"]
+    told = [
+        message for message in web.list_sent_bodies()[1]["messages"] if message["role"] == "tool"
+    ]
     assert [json.loads(message["content"])["error"] for message in told] == [
         "The search engine failed",
         "The search engine gave no answer",

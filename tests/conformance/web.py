@@ -51,15 +51,15 @@ class WebDesk:
         if options.get("stream"):
             streamed = read_stream(response)
             assert streamed.done, streamed.events[-2:]
-            said = speaker.heard_stream(streamed)
+            said = speaker.read_events(streamed)
             raw: Any = streamed.values
         else:
             raw = exact(response)
-            said = speaker.heard(raw)
+            said = speaker.read_answer(raw)
         assert said.failure is None
         generation_id = response.headers["X-Generation-Id"]
         assert said.cost_nano == self.desk.charged_nano(generation_id)
         return said, raw, generation_id
 
-    def sent(self) -> list[Any]:
+    def list_sent_bodies(self) -> list[Any]:
         return [entry["body"] for entry in self.desk.upstream.requests()]

@@ -47,7 +47,7 @@ class Installation:
 
     def read_facts(self) -> dict[str, Any]:
         # A busy machine takes its time to start everything.
-        self.run.until(self.run.ready_file.exists, "readiness", within_s=120)
+        self.run.wait_until(self.run.ready_file.exists, "readiness", within_s=120)
         return self.run.ready()
 
 

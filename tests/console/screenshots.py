@@ -192,7 +192,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="gateway-") as place:
         run = Run(Path(place) / "home", {}, command=SUPERVISOR)
         try:
-            run.until(run.ready_file.exists, "readiness", within_s=_START_S)
+            run.wait_until(run.ready_file.exists, "readiness", within_s=_START_S)
             facts = run.ready()
             with open_browser(facts["root_url"]) as browser:
                 take(browser, facts, folder)

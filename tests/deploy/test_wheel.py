@@ -71,7 +71,7 @@ def test_the_procfile_says_what_the_commands_do(monkeypatch: pytest.MonkeyPatch)
 
 def use(gateway: Run) -> None:
     """What only files beside the code can answer, and a call."""
-    gateway.until(gateway.ready_file.exists, "readiness", within_s=120)
+    gateway.wait_until(gateway.ready_file.exists, "readiness", within_s=120)
     facts = json.loads(gateway.ready_file.read_text())
     root_url, key = facts["root_url"], {"Authorization": f"Bearer {facts['api_key']}"}
     paths = ("/docs", "/static/console/console.css", "/static/admin/css/base.css")

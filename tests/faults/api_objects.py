@@ -72,11 +72,11 @@ class Objects:
         self._send("PATCH", workspace, {"is_observability_io_logging_enabled": True})
         made: list[str] = []
 
-        def is_kept() -> bool:
+        def has_content() -> bool:
             made.append(self.generation())
             return self._has_content(made[-1])
 
-        self.server.wait_until(is_kept)
+        self.server.wait_until(has_content)
         return made[-1]
 
     def key(self) -> str:

@@ -29,7 +29,7 @@ class Span:
     removed_from: float = NEVER
     removed_by: float = NEVER
 
-    def allowed(self, begun_at: float, ended_at: float) -> set[int]:
+    def list_allowed(self, begun_at: float, ended_at: float) -> set[int]:
         """The statuses of a request of that time: 200 where it was there, 400 where it was not."""
         there = self.added_from <= ended_at and begun_at <= self.removed_by + LIVE_S
         gone = begun_at < self.added_by + LIVE_S or self.removed_from <= ended_at
@@ -65,9 +65,9 @@ class Timeline:
         with self._lock:
             return list(self._spans)
 
-    def allowed(self, model_id: str, begun_at: float, ended_at: float) -> set[int]:
+    def list_allowed(self, model_id: str, begun_at: float, ended_at: float) -> set[int]:
         with self._lock:
-            return self._spans[model_id].allowed(begun_at, ended_at)
+            return self._spans[model_id].list_allowed(begun_at, ended_at)
 
 
 # --- Generations: rows that change together -------------------------------------------------------

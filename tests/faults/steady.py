@@ -68,7 +68,9 @@ class Steady:
         """What was begun after that moment."""
         return [one for one in list(self.asked) if one.begun_at >= moment]
 
-    def until(self, status: int, count: int, *, since: float, within_s: float = PATIENCE_S) -> None:
+    def wait_until(
+        self, status: int, count: int, *, since: float, within_s: float = PATIENCE_S
+    ) -> None:
         """Until that many requests begun since then were answered so."""
 
         def enough() -> bool:

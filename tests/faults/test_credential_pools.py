@@ -196,20 +196,20 @@ def test_prompts_are_counted_with_one_that_is_not_parked(desk: Desk) -> None:
     assert count() == [served]
 
     desk.upstream.script("pooled", refusal)
-    desk.told(desk.post(model="counted/model"), 502, "provider_unavailable")
+    desk.check_error(desk.post(model="counted/model"), 502, "provider_unavailable")
     assert count() == []
 
 
 def test_a_request_that_is_refused_with_two_is_not_sent_with_a_third(desk: Desk) -> None:
     refusal = {"status": 403, "json": {"error": {"message": "No permission for this model"}}}
     desk.upstream.script("apart", refusal, refusal)
-    desk.told(desk.post(model="apart/model"), 502, "provider_unavailable")
+    desk.check_error(desk.post(model="apart/model"), 502, "provider_unavailable")
     assert len(desk.upstream.requests("apart")) == 2
 
 
 def test_with_all_parked_the_next_endpoint_is_asked_and_the_route_says_why(desk: Desk) -> None:
     desk.upstream.script("pooled", {"status": 401}, {"status": 401})
-    desk.told(desk.post(), 502, "provider_unavailable")
+    desk.check_error(desk.post(), 502, "provider_unavailable")
 
     answer = desk.post(model="paired/model", provider={"order": ["pooled", "second"]})
     assert answer.status_code == 200, answer.text
@@ -220,10 +220,10 @@ def test_with_all_parked_the_next_endpoint_is_asked_and_the_route_says_why(desk:
 
     # Where nothing else is left, parked ones are tried again, but not by every request.
     desk.upstream.script("pooled", {"status": 401}, {"status": 401})
-    desk.told(desk.post(), 502, "provider_unavailable")
+    desk.check_error(desk.post(), 502, "provider_unavailable")
     assert len(desk.upstream.requests("pooled")) == 4
     alone = desk.post()
-    desk.told(alone, 503, "provider_overloaded")
+    desk.check_error(alone, 503, "provider_overloaded")
     assert int(alone.headers["Retry-After"]) >= 1
     desk.server.wait_until(lambda: desk.post().status_code == 200, within_s=60)
 

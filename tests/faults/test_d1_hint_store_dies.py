@@ -43,16 +43,16 @@ class Store:
     valkey: ValkeyServer
     proxy: TcpProxy
 
-    def delayed(self, seconds: float) -> Callable[[], None]:
+    def make_delay(self, seconds: float) -> Callable[[], None]:
         return lambda: setattr(self.proxy, "delay_s", seconds)
 
     @contextmanager
-    def harmed(self, how: str) -> Iterator[None]:
+    def harm(self, how: str) -> Iterator[None]:
         valkey = self.valkey
         begin, end = {
             "killed": (valkey.stop, valkey.start),
             "frozen": (valkey.pause, valkey.resume),
-            "slow": (self.delayed(3.0), self.delayed(0.0)),
+            "slow": (self.make_delay(3.0), self.make_delay(0.0)),
         }[how]
         begin()
         try:
@@ -140,14 +140,14 @@ def test_inference_does_not_feel_it(scene: Scene, harm: str, at_least_s: float) 
     scene.desk.upstream.clear()
     scene.wait_whole()
     with Sessions(scene.desk, callers=CALLERS, pause_s=0.05) as load:
-        load.until(200, QUIET, since=0)
+        load.wait_until(200, QUIET, since=0)
         begun_at = time.monotonic()
-        with scene.store.harmed(harm):
+        with scene.store.harm(harm):
             assert scene.check("hints") is False
             scene.desk.server.wait_until(lambda: scene.check("worker") is None)
-            load.until(200, DURING, since=begun_at)
-            load.until(200, 1, since=begun_at + at_least_s, within_s=at_least_s + 20)
-        load.until(200, QUIET // 4, since=time.monotonic())
+            load.wait_until(200, DURING, since=begun_at)
+            load.wait_until(200, 1, since=begun_at + at_least_s, within_s=at_least_s + 20)
+        load.wait_until(200, QUIET // 4, since=time.monotonic())
     before = [one for one in load.asked if one.begun_at < begun_at]
     in_time(slow_s(load.since(begun_at)) - slow_s(before), ADDED_S)
     scene.wait_whole()
@@ -155,10 +155,10 @@ def test_inference_does_not_feel_it(scene: Scene, harm: str, at_least_s: float) 
     check_calls(scene.desk, load)
     # What is recorded once it is back holds for all processes.
     sessions = iter(range(100))
-    scene.desk.server.wait_until(lambda: is_kept(scene.desk, f"{harm}-{next(sessions)}"))
+    scene.desk.server.wait_until(lambda: has_one_provider(scene.desk, f"{harm}-{next(sessions)}"))
 
 
-def is_kept(desk: Desk, session: str) -> bool:
+def has_one_provider(desk: Desk, session: str) -> bool:
     return len({desk.ok(session_id=session)["provider"] for _ in range(6)}) == 1
 
 

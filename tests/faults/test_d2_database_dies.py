@@ -83,7 +83,7 @@ def check_calls(desk: Desk, load: Steady) -> None:
 @contextmanager
 def outage(desk: Desk, load: Steady) -> Iterator[None]:
     """Callers are refused, soon; and served again once the outage, which ends inside, is over."""
-    load.until(200, GOOD, since=0)
+    load.wait_until(200, GOOD, since=0)
     lost_at = time.monotonic()
     yield
     back_at = time.monotonic()
@@ -93,11 +93,11 @@ def outage(desk: Desk, load: Steady) -> Iterator[None]:
     # Whose upstream had been asked by then waits for the books.
     answered_s = [one.took_s for one in during if "x-generation-id" in one.headers]
     in_time(max(answered_s, default=0.0), settings.LEDGER_TIMEOUT + SLACK_S, during)
-    load.until(200, GOOD, since=back_at, within_s=RECOVERY_S)
+    load.wait_until(200, GOOD, since=back_at, within_s=RECOVERY_S)
 
 
 def wait_refused(load: Steady) -> None:
-    load.until(503, REFUSED, since=time.monotonic())
+    load.wait_until(503, REFUSED, since=time.monotonic())
 
 
 def read_unready(desk: Desk) -> Any:

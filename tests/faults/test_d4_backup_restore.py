@@ -83,7 +83,7 @@ def start_gateway_with_models(
 def back_up_under_load(desk: Desk, operator: Operator, *names: str) -> list[Asked]:
     """Run the commands while callers ask; what had been answered before they began."""
     with Steady(desk, callers=CALLERS) as load:
-        load.until(200, SOME, since=0)
+        load.wait_until(200, SOME, since=0)
         before = list(load.asked)
         for name in names:
             operator.does(name)

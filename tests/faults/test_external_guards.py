@@ -172,14 +172,14 @@ def test_a_stream_at_its_guard_keeps_its_caller_and_no_endpoint(
         desk.upstream.wait_gate("looked")
 
         # Its connection lives, and the endpoint's one place is free for others.
-        caller.until(b": ROUTER PROCESSING")
+        caller.read_until(b": ROUTER PROCESSING")
         other = Desk(gateway, simulator, seed_account(gateway), "one/server")
         assert other.ok()["usage"]["cost"] > 0
         if leaves:
             caller.close()
         desk.upstream.open_gate("looked")
         if not leaves:
-            assert b"So it is." in caller.until(b"[DONE]")
+            assert b"So it is." in caller.read_until(b"[DONE]")
     generation_id = headers["x-generation-id"]
     url = f"/generation?id={generation_id}"
     desk.server.wait_until(lambda: desk.manage("GET", url).status_code == 200)
@@ -246,7 +246,7 @@ def test_each_format_reads_the_redacted_answer_at_the_same_price(
     text = guarded.text
     if stream:
         (speaker,) = (each for each in SPEAKERS.values() if each.path == path)
-        text = speaker.heard_stream(read_stream(guarded)).text
+        text = speaker.read_events(read_stream(guarded)).text
     assert "Write to [EMAIL] about [SECRET], please." in text
     assert charge(desk, guarded) == charge(desk, plain)
 
@@ -259,4 +259,4 @@ def test_a_stream_that_is_kept_back_runs_no_tools(desk: Desk) -> None:
 
     assert "content_filter" in answer.text
     assert "router:datetime" not in answer.text
-    assert len(desk.sent("first")) == 1
+    assert len(desk.list_sent_bodies("first")) == 1

@@ -74,7 +74,7 @@ def test_a_failure_goes_where_it_may_do_better_and_is_told_by_its_class(
     alone, pair = (f"{kind}/{case.fault}.{mode}" for kind in ("alone", "pair"))
     response = desk.post(model=alone, stream=stream)
 
-    error = desk.told(response, case.status, case.error_type)
+    error = desk.check_error(response, case.status, case.error_type)
     assert error["message"].startswith(case.says)
     assert error["metadata"]["provider_name"] == "First"
     assert "previous_errors" not in error["metadata"]
@@ -90,8 +90,8 @@ def test_a_failure_goes_where_it_may_do_better_and_is_told_by_its_class(
         prompt, completion = said["usage"]["prompt_tokens"], said["usage"]["completion_tokens"]
         assert desk.paid_nano(said) == DEAR_NANO[0] * prompt + DEAR_NANO[1] * completion > 0
     else:
-        desk.told(desk.post(model=pair, stream=stream), case.status, case.error_type)
-        assert desk.sent("second") == []
+        desk.check_error(desk.post(model=pair, stream=stream), case.status, case.error_type)
+        assert desk.list_sent_bodies("second") == []
 
     # Another model, always.
     said = read_answer(desk, stream=stream, model=alone, models=["plain/third"])
@@ -109,7 +109,7 @@ def test_too_long_for_one_endpoint_goes_to_a_larger_one_only(desk_of: Open, faul
     answer = mine.ok(max_tokens=20)
 
     assert answer["provider"] == "Third"
-    assert mine.sent("second") == []
+    assert mine.list_sent_bodies("second") == []
     assert mine.paid_nano(answer) > 0
 
 

@@ -57,9 +57,9 @@ def ask(pair: Pair, **more: Any) -> tuple[Said, Any]:
     response = pair.post(**options(pair, **more))
     assert response.status_code == 200, response.text
     if more.get("stream"):
-        said = pair.speaker.heard_stream(read_stream(response))
+        said = pair.speaker.read_events(read_stream(response))
     else:
-        said = pair.speaker.heard(exact(response))
+        said = pair.speaker.read_answer(exact(response))
     assert said.failure is None, said
     record = pair.desk.generation(response.headers["X-Generation-Id"])
     assert said.cost_nano == pair.desk.charged_nano(record["id"])
@@ -284,7 +284,7 @@ def test_who_leaves_pays_for_both_that_had_accepted(
         simulator.wait_gate("b")
         # Long enough for the gateway to have read the second one's headers.
         for _ in range(3):
-            wire.until(b": ROUTER PROCESSING\n\n")
+            wire.read_until(b": ROUTER PROCESSING\n\n")
     record = pair.desk.wait_record(generation_id)
 
     for nth in (1, 2):

@@ -187,7 +187,7 @@ def test_a_fallback_that_is_too_dear_for_the_budget_is_not_tried(shop_with: Shop
     set_budget(desk, 2 * HELD_NANO)
     body: dict[str, Any] = {"model": "plain/pair", "max_tokens": MAX_TOKENS, "stream": True}
 
-    error = desk.told(desk.post(**body), 402, "payment_required")
+    error = desk.check_error(desk.post(**body), 402, "payment_required")
 
     assert error["metadata"]["limit_source"] == "router_workspace_budget"
     assert desk.upstream.requests("second") == []

@@ -120,13 +120,13 @@ def test_who_leaves_pays_by_the_rule(
     desk.upstream.script(persona, answer_held_at(moment, stream=stream))
     wire = begin(desk, model=f"plain/{persona}", stream=stream)
     if moment == ALL:
-        wire.until(b"data: [DONE]")
+        wire.read_until(b"data: [DONE]")
     else:
         desk.upstream.wait_gate("left")
         if stream and moment is not None:
             wire.head()
     for _ in range(max(0, moment or 0)):
-        wire.until(PIECE.encode())
+        wire.read_until(PIECE.encode())
 
     left_at = leave(desk, wire)
 
@@ -169,7 +169,7 @@ def test_a_drained_stream_that_falls_silent_costs_what_it_had_produced(desk: Des
     desk.upstream.script("drained", answer_held_at(10, stream=True))
     wire = begin(desk, model="plain/impatient")
     for _ in range(10):
-        wire.until(PIECE.encode())
+        wire.read_until(PIECE.encode())
 
     leave(desk, wire)
 

@@ -152,7 +152,7 @@ FEATURES = {
         steps=(GOOD, SECRET),
     ),
     "classifier": Feature(
-        lambda outcome: bool(outcome.desk.sent("judge")),
+        lambda outcome: bool(outcome.desk.list_sent_bodies("judge")),
         body={"model": "router/auto", "plugins": [CLASSIFIER]},
         generations=2,
     ),

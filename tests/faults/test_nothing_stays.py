@@ -194,7 +194,7 @@ def loop_tools(desk: Desk) -> None:
         assert "error" in desk.post(tools=CLOCK, stream=stream).text
 
 
-def an_agent_was_asked(desk: Desk) -> None:
+def ask_an_agent(desk: Desk) -> None:
     advisor = {"type": "router:advisor", "parameters": {"model": "plain/second"}}
     call = {"tool_calls": [{"name": "advisor", "arguments": {"question": "Why?"}}]}
     for stream in (False, True):
@@ -209,7 +209,7 @@ def leave_early(
     wire = begin(desk, model=name)
     if after:
         wire.head()
-        wire.until(after)
+        wire.read_until(after)
     else:
         desk.upstream.wait(1, "received")
     wire.close()
@@ -229,7 +229,7 @@ ENDINGS: list[Any] = [
         decide_both_ways,
         nothing_decided,
         loop_tools,
-        an_agent_was_asked,
+        ask_an_agent,
     ),
     *(left_inside, left_while_read_out, left_while_the_upstream_broke_off, left_before_the_head),
     pytest.param(every_fault, id="every_fault", marks=pytest.mark.nightly),

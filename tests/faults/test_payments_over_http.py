@@ -133,7 +133,7 @@ def fill(server: GatewayServer, account: SeededAccount, rows: int) -> int:
     ledger = Ledger(server.env["DATABASE_URL"])
     kind = "sqlite" if server.env["DATABASE_URL"].startswith("sqlite:") else "postgresql"
     parts = {"numbers": NUMBERS[kind].format(rows=rows), "moment": MOMENTS[kind].format(days=DAYS)}
-    with ledger.connected() as connection:
+    with ledger.connect() as connection:
         for statement in (ENTRIES.format(keys=KEYS, days=DAYS, **parts), TOTAL):
             connection.execute(statement)
         if kind == "sqlite":

@@ -56,7 +56,7 @@ def test_requests_and_books_through_a_restart_of_the_database(
 ) -> None:
     account = desk.account
     with Steady(desk, callers=8, pause_s=0.02) as load:
-        load.until(200, 100, since=time.monotonic())
+        load.wait_until(200, 100, since=time.monotonic())
         # Analytics and management set limits of their own, for their transaction alone.
         for path in ("/api/v1/credits", "/api/v1/keys", "/api/v1/activity"):
             assert desk.server.get(path, key=account.management_key).status_code == 200

@@ -88,7 +88,7 @@ def test_the_rest_comes_from_the_next_endpoint_and_both_parts_are_charged(
 
     streamed = ask(pair)
 
-    said = pair.speaker.heard_stream(streamed)
+    said = pair.speaker.read_events(streamed)
     assert (said.text, said.finish, said.failure) == (f"{SAID}ee four", "stop", None)
     [seam] = seams(streamed)
     assert seam["from"]["provider"] == f"{kind}-a".capitalize()
@@ -124,7 +124,7 @@ def test_a_call_that_was_broken_off_is_made_anew_and_told_once(
 
     streamed = ask(pair, tools=[TOOL])
 
-    said = pair.speaker.heard_stream(streamed)
+    said = pair.speaker.read_events(streamed)
     assert (said.text, said.finish) == ("Let me see. ", "tool_calls")
     [call] = said.calls
     assert (call.name, call.arguments.replace(" ", "")) == ("look", '{"where":"right"}')
@@ -143,7 +143,7 @@ def test_what_nobody_finishes_costs_nothing(
 
     streamed = ask(pair)
 
-    said = pair.speaker.heard_stream(streamed)
+    said = pair.speaker.read_events(streamed)
     assert (said.text, said.finish) == (SAID, "error")
     record = record_of(pair, streamed)
     assert pair.desk.total_usage_nano() == 0
@@ -156,7 +156,7 @@ def test_nobody_goes_on_with_an_answer_that_is_too_large(
     pair = pair_of(server, simulator)
     script(pair, "a", {"events": [{"text": "x" * (LARGEST_BYTES // 8)}] * 10})
     streamed = ask(pair)
-    said = pair.speaker.heard_stream(streamed)
+    said = pair.speaker.read_events(streamed)
     assert said.text
     assert said.failure is not None
 
@@ -170,7 +170,7 @@ def test_nobody_goes_on_with_an_answer_that_is_kept_back(
 
     streamed = ask(pair)
 
-    assert pair.speaker.heard_stream(streamed).text == ""
+    assert pair.speaker.read_events(streamed).text == ""
     assert sent_to(pair, "b") == []
 
 
@@ -182,7 +182,7 @@ def test_who_leaves_in_the_second_part_pays_for_what_both_have_made(
     script(pair, "b", {"events": [{"text": "ee four "}, {"gate": "never"}]})
     body = pair.body(model="openai/pair", provider=wish("openai"), stream=True)
     with closing(open_stream(pair.desk, pair.speaker.path, **body)) as wire:
-        head, _ = wire.head(), wire.until(b"ee four")
+        head, _ = wire.head(), wire.read_until(b"ee four")
         generation_id = head[1]["x-generation-id"]
     record = pair.desk.wait_record(generation_id)
     simulator.open_gate("never")
@@ -213,7 +213,7 @@ def test_of_many_streams_whose_upstreams_die_at_random_nearly_all_complete(
     def run(number: int) -> tuple[bool, int]:
         speaker = list(SPEAKERS)[number % len(SPEAKERS)]
         streamed = ask(Pair(SPEAKERS[speaker], "openai", pair.desk))
-        said = SPEAKERS[speaker].heard_stream(streamed)
+        said = SPEAKERS[speaker].read_events(streamed)
         return said.failure is None and said.finish == "stop", len(seams(streamed))
 
     with ThreadPoolExecutor(6) as pool:

@@ -89,7 +89,7 @@ def test_no_field_of_the_body_chooses_the_target(
             response = desk.raw(json.dumps(body).encode())
             assert response.status_code == 200, (field, response.text)
             assert SECRET not in response.text
-        assert len(desk.sent("first")) == 3
+        assert len(desk.list_sent_bodies("first")) == 3
         check_outbound(desk, listener, target)
 
 

@@ -189,13 +189,13 @@ def test_contents_that_are_kept_are_read_by_nobody_in_the_tables(
     switch = {"is_observability_io_logging_enabled": True}
     assert server.request("PATCH", path, key=key, json=switch).status_code == 200
 
-    def is_kept() -> bool:
+    def has_prompt() -> bool:
         """Within a second of the switch."""
         generation = scene.ask().headers["X-Generation-Id"]
         path = f"/api/v1/generation/content?id={generation}"
         return PROMPT in server.get(path, key=account.api_key).text
 
-    server.wait_until(is_kept, within_s=10)
+    server.wait_until(has_prompt, within_s=10)
     for stream in (False, True):
         scene.ask(model=f"leaky/{scene.faults[0]}", stream=stream)
 

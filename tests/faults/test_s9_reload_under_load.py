@@ -178,7 +178,7 @@ def check(scene: Scene, load: Choosing) -> None:
             assert one.status == 200, (chosen, one)
             check_whole(scene, one, tried[one.tag], attempts=2 if chosen == PAIR else 1)
         else:
-            allowed = scene.timeline.allowed(chosen, one.begun_at, one.ended_at)
+            allowed = scene.timeline.list_allowed(chosen, one.begun_at, one.ended_at)
             assert one.status in allowed, (chosen, allowed, one)
             if one.status == 400:
                 assert "is not a valid model ID" in one.body["error"]["message"]
@@ -199,7 +199,7 @@ def check_whole(scene: Scene, one: Asked, tried: list[dict[str, Any]], *, attemp
 )
 def test_a_reload_each_second_is_felt_by_nobody(scene: Scene, quiet: int, rounds: int) -> None:
     with Choosing(scene) as load:
-        load.until(200, CALLERS, since=0)
+        load.wait_until(200, CALLERS, since=0)
         calm_s = median(scene.silence_s(scene.second) for _ in range(quiet))
         reloading_s = [scene.silence_s(scene.reloads) for _ in range(rounds)]
     assert len(load.asked) > CALLERS * rounds * RELOADS_A_ROUND

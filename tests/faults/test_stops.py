@@ -30,7 +30,7 @@ def test_a_stop_leaves_no_money_held_and_no_call_untold(desk_on: Open) -> None:
     desk.upstream.script("first", {"events": [{"text": "A beginning."}, {"gate": "never"}]})
     stream = begin(desk)
     stream.head()
-    stream.until(b"A beginning.")
+    stream.read_until(b"A beginning.")
     desk.upstream.script("first", {"gate": "never"})
     with ThreadPoolExecutor(1) as pool:
         whole = pool.submit(desk.post)
@@ -38,7 +38,7 @@ def test_a_stop_leaves_no_money_held_and_no_call_untold(desk_on: Open) -> None:
 
         desk.server.stop()
 
-        stream.until(b'"finish_reason":"error"')
+        stream.read_until(b'"finish_reason":"error"')
         stream.close()
         # Told by the stop, or before it by the upstream's short limit; never nothing.
         assert whole.result(5).status_code in (503, 524)

@@ -66,7 +66,7 @@ def test_a_deadline_ends_the_request_and_nothing_is_charged(desk: Desk) -> None:
     desk.upstream.script("second", {"text": "Late", "delay_s": 5})
     response = desk.post(provider={**ORDER, "deadline_ms": 400})
     assert list_tried(desk, response) == ["first", "second"]
-    desk.told(response, 408, "timeout")
+    desk.check_error(response, 408, "timeout")
     assert response.elapsed.total_seconds() < 5
     assert desk.total_usage_nano() == 0
     desk.upstream.clear()

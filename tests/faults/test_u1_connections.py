@@ -41,11 +41,11 @@ from tests.support.raw_upstream import (
     Stage,
     Visit,
     answer_json,
+    build_answer,
     content,
     event,
     good_stream,
     head,
-    whole,
 )
 from tests.support.wires import head_bytes
 
@@ -130,7 +130,7 @@ def test_a_redirect_is_an_error_and_never_followed(
         model_id = raw.model(lambda visit, reply=reply: visit.send(reply))  # type: ignore[misc]  # The default pins the loop's value.
         response = raw.desk.post(model=model_id, stream=number % 2 == 0)
 
-        error = raw.desk.told(response, 502, "unmapped")
+        error = raw.desk.check_error(response, 502, "unmapped")
         assert "raw-secret" not in response.text
         assert error["metadata"]["provider_name"] == "Raw"
         assert len(raw.visits(model_id)) == 1
@@ -143,7 +143,7 @@ def test_an_answer_that_names_another_place_is_only_an_answer(
     """Also a cookie, or an alternative service, changes nothing for the next call. The key goes to
     nobody but the provider whose it is."""
     more = f'Alt-Svc: h2="127.0.0.1:{elsewhere.port}"\r\nSet-Cookie: a=b\r\n'.encode()
-    reply = whole(answer_json("Here.")).replace(b"\r\n", b"\r\n" + more, 1)
+    reply = build_answer(answer_json("Here.")).replace(b"\r\n", b"\r\n" + more, 1)
     model_id = raw.model(lambda visit: visit.send(reply))
 
     for _ in range(2):

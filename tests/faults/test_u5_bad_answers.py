@@ -36,7 +36,7 @@ def estimate(text: str) -> int:
 
 def prompt_nano(desk: Desk) -> int:
     """What the prompt costs by the estimator."""
-    messages = desk.sent("first")[-1]["messages"]
+    messages = desk.list_sent_bodies("first")[-1]["messages"]
     return estimate("".join(message["content"] for message in messages)) * CHEAP_NANO[0]
 
 
@@ -180,7 +180,7 @@ def test_silence_mid_stream_ends_it_with_an_error_and_no_second_try(
     last = broken_end(stream, 524)
     assert last["error"]["metadata"]["error_type"] == "timeout"
     assert stream.comments >= IDLE_S / KEEP_ALIVE_S / 2
-    (sent,) = desk.sent("first")
+    (sent,) = desk.list_sent_bodies("first")
     assert len(desk.upstream.requests()) == 1
     assert desk.charged_nano(last["id"]) == 0
     prompt = "".join(message["content"] for message in sent["messages"])
@@ -216,13 +216,13 @@ def test_a_dearer_fallback_raises_the_hold_first(desk_of: Open) -> None:
 
     refused = poor.post(max_tokens=100, stream=True)
 
-    error = poor.told(refused, 402, "payment_required")
+    error = poor.check_error(refused, 402, "payment_required")
     assert error["metadata"]["limit_source"] == "router_credits"
     assert error["message"].startswith("This request requires more credits")
-    assert len(poor.sent("first")) == 1
+    assert len(poor.list_sent_bodies("first")) == 1
     assert poor.charged_nano(refused.headers["X-Generation-Id"]) == 0
     assert poor.server.manage("audit_ledger")["open_holds"] == 0
     answer = poor.ok(models=["skip/two"], max_tokens=100)
     assert answer["provider"] == "Third"
-    assert poor.sent("second") == []
+    assert poor.list_sent_bodies("second") == []
     assert poor.paid_nano(answer) > 0

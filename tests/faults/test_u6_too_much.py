@@ -151,7 +151,7 @@ def test_a_flood_does_not_silence_other_streams(raw: RawDesk, name: str) -> None
     """Bytes that are always there never let a read wait; others must have their turn as well."""
     beside = raw.model(dripping)
     with closing(raw.begin(beside)) as wire:
-        wire.until(b"tick")
+        wire.read_until(b"tick")
         start, more = FLOODS[name]
         flood = send_only(start, more * (3 * MIB // len(more)))
         job = threading.Thread(target=raw.ask, args=(flood,), kwargs={"stream": True})
@@ -159,7 +159,7 @@ def test_a_flood_does_not_silence_other_streams(raw: RawDesk, name: str) -> None
         gaps_s = []
         while job.is_alive():
             began = time.monotonic()
-            wire.until(b"tick")
+            wire.read_until(b"tick")
             gaps_s.append(time.monotonic() - began)
         job.join()
 

@@ -65,7 +65,7 @@ def test_the_upstream_is_closed_within_a_second(
     wire = raw.begin(model_id)
     visit = raw.visit(model_id)
     if mark is not None:
-        wire.until(mark)
+        wire.read_until(mark)
 
     left_at = time.monotonic()
     wire.close()
@@ -87,7 +87,7 @@ def test_who_leaves_is_sent_nowhere_else_and_puts_no_blame_on_the_endpoint(desk_
     mine.upstream.open_gate("go")
 
     mine.server.wait_until(lambda: open_holds(mine) == 0)
-    assert mine.sent("second") == []
+    assert mine.list_sent_bodies("second") == []
     assert mine.total_usage_nano() == 0
     assert mine.ok()["provider"] == "First"
 
@@ -198,7 +198,7 @@ def test_reading_out_has_the_limits_of_every_call(raw: RawDesk) -> None:
     model_id = raw.model(PHASES["in a flood"][0], "drain")
     wire = raw.begin(model_id)
     visit = raw.visit(model_id)
-    wire.until(b"Said.")
+    wire.read_until(b"Said.")
 
     leave(wire, raw)
 

@@ -99,11 +99,11 @@ def test_the_upstreams_silence_counts_from_when_the_caller_reads_again(raw: RawD
 
     with closing(begin(raw, raw.model(script))) as wire:
         assert resumed.wait(PATIENCE_S)
-        wire.until(b"end of it")
+        wire.read_until(b"end of it")
         go_on.set()
 
-        wire.until(b"After.")
-        wire.until(b"[DONE]")
+        wire.read_until(b"After.")
+        wire.read_until(b"[DONE]")
 
 
 def test_a_caller_who_reads_slowly_is_served(raw: RawDesk) -> None:

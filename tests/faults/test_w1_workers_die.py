@@ -66,7 +66,7 @@ def lost_at(
     ranch: Ranch, intern_id: str, ends: set[str], *, within_s: float = SETTLES_S
 ) -> list[str]:
     """Where the intern settled, if its operation was lost; it is one of `ends` in any case."""
-    status = ranch.settled(intern_id, within_s=within_s)
+    status = ranch.wait_until_settled(intern_id, within_s=within_s)
     assert status in ends
     if status not in {"failed", "destroy_failed"}:
         return []
@@ -88,7 +88,7 @@ def live_and_die(ranch: Ranch, rounds: int, *, within_s: float) -> list[str]:
         ranch.ok("DELETE", f"/interns/{intern_id}", status=202)
         strike(ranch, chance, whole=number % 2 == 1)
         lost += lost_at(ranch, intern_id, {"", "destroy_failed"}, within_s=within_s)
-        ranch.removed(intern_id, within_s=within_s)
+        ranch.remove(intern_id, within_s=within_s)
     # One kill is one attempt, so what is lost twice is a machine too busy to start a worker.
     assert len(lost) <= max(1, rounds // 5), lost
     return made
@@ -183,7 +183,7 @@ def quick_ranch(one_ranch: Ranch) -> Iterator[Ranch]:
 def test_a_queue_that_is_frozen_leaves_all_as_it_was(quick_ranch: Ranch) -> None:
     ranch = quick_ranch
     hints = ranch.hints
-    fresh, running = ranch.new("fresh"), ranch.running("running")
+    fresh, running = ranch.new("fresh"), ranch.create_running("running")
     before = {each: ranch.ok("GET", f"/interns/{each}") for each in (fresh, running)}
     hints.pause()
 
@@ -200,7 +200,7 @@ def test_a_queue_that_is_frozen_leaves_all_as_it_was(quick_ranch: Ranch) -> None
         assert {**shown, "updated_at": ""} == {**before[each], "updated_at": ""}
 
     hints.resume()
-    assert ranch.retried("POST", f"/interns/{fresh}/provision") == 202
+    assert ranch.call_until_answered("POST", f"/interns/{fresh}/provision") == 202
     assert ranch.eventually(fresh, "running", within_s=SETTLES_S) == "running"
     assert ranch.status(running) == "running"
 

@@ -62,7 +62,7 @@ FINE = {(200, ""), (202, ""), (409, "intern_busy"), (409, "invalid_state")}
 
 
 def test_never_two_operations_at_once(ranch: Ranch) -> None:
-    intern_id = ranch.running("raced")
+    intern_id = ranch.create_running("raced")
     ranch.script.fail("stop", {"delay_s": 0.3}, always=True)
 
     seen = race(ranch, intern_id, delete=False)
@@ -73,13 +73,13 @@ def test_never_two_operations_at_once(ranch: Ranch) -> None:
 
 
 def test_one_deletion_wins(ranch: Ranch) -> None:
-    intern_id = ranch.running("deleted")
+    intern_id = ranch.create_running("deleted")
     ranch.script.fail("stop", {"delay_s": 0.3}, always=True)
 
     seen = race(ranch, intern_id, delete=True)
     assert set(seen) <= FINE | {(404, "")}
     ranch.script.heal()
-    if ranch.settled(intern_id):
+    if ranch.wait_until_settled(intern_id):
         ranch.ok("DELETE", f"/interns/{intern_id}", status=202)
     ranch.eventually(intern_id, "")
     assert ranch.script.runtimes() == {}

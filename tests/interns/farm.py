@@ -119,7 +119,7 @@ class Farm:
         assert got == status, (got, said)
         return said
 
-    def refused(
+    def expect_refusal(
         self, status: int, reason: str | None, method: str, path: str, body: Any = None, **more: Any
     ) -> Any:
         """The error of an answer that must be this refusal, and say nothing else."""
@@ -138,14 +138,14 @@ class Farm:
         name = name or f"intern-{next(_numbers)}"
         return self.ok("POST", "/interns", {"name": name, **body}, status=201)
 
-    def running(self, name: str = "") -> Any:
+    def create_running(self, name: str = "") -> Any:
         made = self.new(name)
         self.ok("POST", f"/interns/{made['id']}/provision", status=202)
         assert self.queue.work() == 1
         return self.get(made["id"])
 
-    def suspended(self, name: str = "") -> Any:
-        made = self.running(name)
+    def create_suspended(self, name: str = "") -> Any:
+        made = self.create_running(name)
         self.queue.at_once = True
         self.ok("POST", f"/interns/{made['id']}/suspend")
         self.queue.at_once = False

@@ -63,7 +63,7 @@ class Machines:
         """An intern that was placed there: no other machine has as much memory."""
         InternHost.objects.exclude(name=name).update(free_memory_bytes=GIB)
         InternHost.objects.filter(name=name).update(free_memory_bytes=64 * GIB)
-        made = self.farm.running()
+        made = self.farm.create_running()
         assert self.farm.row(made["id"]).host == name
         return made
 
@@ -74,7 +74,7 @@ class Machines:
         self.farm.queue.at_once = False
 
     def write_file(self, name: str, made: Any, file: str) -> None:
-        with self.script(name).changed() as state:
+        with self.script(name).change_state() as state:
             state["disks"][made["id"]].append(file)
 
     def places(self, made: Any) -> list[str]:

@@ -41,20 +41,20 @@ def test_host_credentials_and_programme_come_before_everything_of_the_request(
 ) -> None:
     settings.REGIONAL_HOSTS = {"eu.example.com": "europe"}
     method, path, _ = request_to(asked)
-    said = farm.refused(403, None, method, path, key="nope", Host="eu.example.com")
+    said = farm.expect_refusal(403, None, method, path, key="nope", Host="eu.example.com")
     assert said["message"] == "Forbidden"
     for key in ("", "nope", farm.management_key):
         for sent in (None, LARGE, b"{bad"):
-            said = farm.refused(401, None, method, path, sent, key=key)
+            said = farm.expect_refusal(401, None, method, path, sent, key=key)
             assert said["message"] == "Invalid or missing API key"
 
     made = farm.new()
     farm.account.interns_enabled = False
     farm.account.save()
-    said = farm.refused(404, "not_found", *request_to(asked, made["id"]))
+    said = farm.expect_refusal(404, "not_found", *request_to(asked, made["id"]))
     assert (said["message"], said["metadata"]["retryable"]) == ("Intern not found", False)
     if method != "GET":
-        farm.refused(404, "not_found", method, path, LARGE)
+        farm.expect_refusal(404, "not_found", method, path, LARGE)
 
 
 def test_the_write_switch_leaves_reading(farm: Farm) -> None:
@@ -62,7 +62,7 @@ def test_the_write_switch_leaves_reading(farm: Farm) -> None:
     farm.account.intern_writes_enabled = False
     farm.account.save()
     for asked in WRITES:
-        farm.refused(404, "not_found", *request_to(asked, made["id"]))
+        farm.expect_refusal(404, "not_found", *request_to(asked, made["id"]))
     assert farm.get(made["id"]) == made
     assert [each["id"] for each in farm.ok("GET", "/interns")["data"]] == [made["id"]]
 
@@ -73,15 +73,15 @@ def test_size_media_type_body_and_intern_are_looked_at_in_this_order(
 ) -> None:
     method, path, body = request_to(asked)
     plain: dict[str, Any] = {"Content_Type": "text/plain"}
-    said = farm.refused(413, "payload_too_large", method, path, LARGE, **plain)
+    said = farm.expect_refusal(413, "payload_too_large", method, path, LARGE, **plain)
     assert said["message"] == "Request body exceeds 1048576 bytes"
-    said = farm.refused(415, "unsupported_media_type", method, path, b"{bad", **plain)
+    said = farm.expect_refusal(415, "unsupported_media_type", method, path, b"{bad", **plain)
     assert said["message"] == "Request body must be sent as application/json"
     assert said["metadata"]["retryable"] is False
     for wrong in (b"{bad", {"foo": 1}):
-        farm.refused(400, "invalid_body", method, path, wrong)
+        farm.expect_refusal(400, "invalid_body", method, path, wrong)
     if path != "/interns":
-        farm.refused(404, "not_found", method, path, body)
+        farm.expect_refusal(404, "not_found", method, path, body)
 
 
 def test_json_may_say_its_charset(farm: Farm) -> None:
@@ -91,9 +91,9 @@ def test_json_may_say_its_charset(farm: Farm) -> None:
 
 def test_any_string_that_is_no_intern_is_not_found(farm: Farm) -> None:
     for intern_id in ("none", NOWHERE, "x" * 300, "%00", "ü", "{" + NOWHERE + "}"):
-        said = farm.refused(404, "not_found", "GET", f"/interns/{intern_id}")
+        said = farm.expect_refusal(404, "not_found", "GET", f"/interns/{intern_id}")
         assert said["message"] == "Intern not found"
-        farm.refused(404, "not_found", *request_to(CHAT, intern_id))
+        farm.expect_refusal(404, "not_found", *request_to(CHAT, intern_id))
 
 
 def test_interns_of_another_workspace_are_not_there(farm: Farm) -> None:
@@ -101,26 +101,26 @@ def test_interns_of_another_workspace_are_not_there(farm: Farm) -> None:
     team = open_workspace(account=farm.account, slug="team")
     beside = create_key(account=farm.account, name="k", workspace=team, creator=farm.member)[1]
     for asked in (READS[1], *WRITES[1:], CHAT):
-        farm.refused(404, "not_found", *request_to(asked, made["id"]), key=beside)
+        farm.expect_refusal(404, "not_found", *request_to(asked, made["id"]), key=beside)
     assert farm.ok("GET", "/interns", key=beside)["data"] == []
 
 
 def test_a_key_that_is_nobody_s_owns_no_intern(farm: Farm) -> None:
     asked, key = request_to(WRITES[0]), farm.system_key
-    said = farm.refused(403, "no_acting_user", *asked, key=key)
+    said = farm.expect_refusal(403, "no_acting_user", *asked, key=key)
     assert said["metadata"]["retryable"] is False
     assert said["message"].startswith("This key acts as the organization")
 
 
 def test_a_creator_who_left_and_a_workspace_that_is_gone_are_forbidden(farm: Farm) -> None:
-    made = farm.running()
+    made = farm.create_running()
     team = open_workspace(account=farm.account, slug="team")
     key = create_key(account=farm.account, name="k", workspace=team, creator=farm.member)[1]
     Workspace.objects.filter(pk=team.pk).update(deleted_at=datetime.now(UTC))
-    farm.refused(403, None, "GET", "/interns", key=key)
+    farm.expect_refusal(403, None, "GET", "/interns", key=key)
     Membership.objects.filter(user=farm.member).delete()
     for asked in (*READS, CHAT):
-        said = farm.refused(403, None, *request_to(asked, made["id"]))
+        said = farm.expect_refusal(403, None, *request_to(asked, made["id"]))
         assert said["message"] == "Forbidden"
 
 
@@ -133,28 +133,28 @@ def test_a_silent_database_is_a_fault_that_can_be_retried(
     made = farm.new()
     monkeypatch.setattr(access, "authenticate", silent)
     for asked in (*READS, *WRITES):
-        said = farm.refused(500, "internal_error", *request_to(asked, made["id"]))
+        said = farm.expect_refusal(500, "internal_error", *request_to(asked, made["id"]))
         assert said["metadata"]["retryable"] is True
         assert said["message"] == "The request could not be completed"
-    said = farm.refused(503, "busy", *request_to(CHAT, made["id"]))
+    said = farm.expect_refusal(503, "busy", *request_to(CHAT, made["id"]))
     assert said["metadata"]["retryable"] is True
 
 
 def test_an_intern_s_own_key_sees_itself_and_changes_nothing(farm: Farm) -> None:
-    made, other = farm.running(), farm.running()
+    made, other = farm.create_running(), farm.create_running()
     string = read_managed(Intern.objects.get(pk=made["id"]).pk, "router_api_key")
     assert ApiKey.objects.get(intern_id=made["id"]).workspace == farm.workspace
     assert farm.ok("GET", f"/interns/{made['id']}", key=string)["id"] == made["id"]
     for asked in (READS[0], WRITES[0]):
-        farm.refused(404, "not_found", *request_to(asked), key=string)
+        farm.expect_refusal(404, "not_found", *request_to(asked), key=string)
     # In a chat it would answer its own questions.
     for asked in (*WRITES[1:], CHAT):
-        farm.refused(404, "not_found", *request_to(asked, other["id"]), key=string)
-        farm.refused(403, None, *request_to(asked, made["id"]), key=string)
+        farm.expect_refusal(404, "not_found", *request_to(asked, other["id"]), key=string)
+        farm.expect_refusal(403, None, *request_to(asked, made["id"]), key=string)
 
 
 def test_management_keys_reach_interns_by_the_scope_alone(farm: Farm) -> None:
-    made, other = farm.running(), open_farm(farm.script, farm.queue).new()
+    made, other = farm.create_running(), open_farm(farm.script, farm.queue).new()
     team = open_workspace(account=farm.account, slug="team")
     theirs = create_key(account=farm.account, name="k", workspace=team, creator=farm.member)[1]
     beside = farm.ok("POST", "/interns", {"name": "beside"}, status=201, key=theirs)
@@ -167,7 +167,7 @@ def test_management_keys_reach_interns_by_the_scope_alone(farm: Farm) -> None:
         return {each["id"] for each in farm.ok("GET", f"/interns{query}", key=key)["data"]}
 
     for asked in (*READS, *WRITES, CHAT):
-        farm.refused(
+        farm.expect_refusal(
             401, None, *request_to(asked, made["id"]), key=manager("read", "keys", "workspaces")
         )
     key, bounded = manager("interns"), manager("interns", managed_workspaces=[str(team.pk)])
@@ -178,8 +178,8 @@ def test_management_keys_reach_interns_by_the_scope_alone(farm: Farm) -> None:
     assert ids(bounded, f"?workspace_id={farm.workspace.pk}") == set()
     farm.queue.at_once = True
     for asked in (READS[1], *WRITES[1:]):
-        farm.refused(404, "not_found", *request_to(asked, other["id"]), key=key)
-        farm.refused(404, "not_found", *request_to(asked, made["id"]), key=bounded)
+        farm.expect_refusal(404, "not_found", *request_to(asked, other["id"]), key=key)
+        farm.expect_refusal(404, "not_found", *request_to(asked, made["id"]), key=bounded)
         status, said = farm.call(*request_to(asked, made["id"]), key=key)
         assert status in (200, 202, 409), said
 

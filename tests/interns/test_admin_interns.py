@@ -31,8 +31,8 @@ def read_page(client: Client, *place: str, **query: str) -> str:
 
 def test_the_list_tells_how_interns_are(farm: Farm, admin_client: Client) -> None:
     farm.script.fail("start", {"error": "<b>no room</b>"})
-    farm.running("broken")
-    healthy, isolated = farm.running("healthy"), farm.running("isolated")
+    farm.create_running("broken")
+    healthy, isolated = farm.create_running("healthy"), farm.create_running("isolated")
     waiting = farm.new("waiting")
     farm.ok("POST", f"/interns/{waiting['id']}/provision", status=202)
 
@@ -58,7 +58,7 @@ def test_the_list_tells_how_interns_are(farm: Farm, admin_client: Client) -> Non
 
 
 def test_a_page_shows_history_facts_log_and_spend(farm: Farm, admin_client: Client) -> None:
-    made = farm.suspended("research")
+    made = farm.create_suspended("research")
     text = read_page(admin_client, "change", made["id"])
     for word in ("T10", "running → stopped", "&lt;b&gt;ready&lt;/b&gt;", "booted", "<td>pid</td>"):
         assert word in text, word
@@ -72,7 +72,7 @@ def test_a_page_shows_history_facts_log_and_spend(farm: Farm, admin_client: Clie
 
 
 def test_settings_change_through_the_page_with_a_record(farm: Farm, admin_client: Client) -> None:
-    made = farm.running("research")
+    made = farm.create_running("research")
     path = page(Intern, "change", made["id"])
     key = ApiKey.objects.get(intern_id=made["id"])
     # The budget is shown as the key has it.
@@ -103,7 +103,7 @@ def test_settings_change_through_the_page_with_a_record(farm: Farm, admin_client
 
 
 def test_the_page_of_an_intern_s_key_moves_it_nowhere(farm: Farm, admin_client: Client) -> None:
-    key = ApiKey.objects.get(intern_id=farm.running("research")["id"])
+    key = ApiKey.objects.get(intern_id=farm.create_running("research")["id"])
     elsewhere = open_workspace(account=farm.account, slug="else")
     said = {"name": "k", "workspace": str(elsewhere.pk), "creator": str(farm.member.pk)}
     assert admin_client.post(page(ApiKey, "change", key.pk), said).status_code == 302
@@ -143,7 +143,7 @@ def test_a_whole_life_by_actions(farm: Farm, admin_client: Client, settings: Any
 
 
 def test_a_loss_is_acknowledged_by_an_action(farm: Farm, admin_client: Client) -> None:
-    made = farm.running("research")
+    made = farm.create_running("research")
     farm.script.fail("archive", {"error": "no", "code": "workspace_archive_failed"}, always=True)
     farm.queue.at_once = True
     act(admin_client, "delete_interns", made["id"])
@@ -154,7 +154,7 @@ def test_a_loss_is_acknowledged_by_an_action(farm: Farm, admin_client: Client) -
 
 
 def test_a_settings_page_of_an_intern_that_goes_says_so(farm: Farm, admin_client: Client) -> None:
-    made = farm.running("research")
+    made = farm.create_running("research")
     farm.ok("DELETE", f"/interns/{made['id']}", status=202)
     said = {"description": "d", "budget_reset": ""}
     response = admin_client.post(page(Intern, "change", made["id"]), said, follow=True)

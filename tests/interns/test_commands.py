@@ -65,7 +65,7 @@ def test_a_whole_life_by_commands(farm: Farm) -> None:
 
 def test_all_are_suspended_here_without_a_queue(farm: Farm) -> None:
     """When everything stops."""
-    running = [farm.running()["id"] for _ in range(2)]
+    running = [farm.create_running()["id"] for _ in range(2)]
     waiting = farm.new()["id"]
     farm.queue.down = True
     assert "Name interns" in run_json("suspend_interns", status=2)["error"]
@@ -97,7 +97,7 @@ def test_a_name_of_two_interns_names_none(farm: Farm) -> None:
 
 
 def test_a_stuck_operation_is_released(farm: Farm) -> None:
-    made = farm.running()
+    made = farm.create_running()
     row = farm.row(made["id"])
     leases.take(row, LeaseKind.SUSPEND, by="test", now=row.created_at)
     released = {"intern_id": made["id"], "released": "suspend", "status": "running"}
@@ -117,7 +117,7 @@ def test_slack_tokens_come_on_stdin(
 
 
 def test_differences_are_an_exit_status(farm: Farm) -> None:
-    made = farm.running()
+    made = farm.create_running()
     assert run_json("reconcile_interns")["lost"] == []
     farm.script.lose(made["id"])
     assert run_json("reconcile_interns", "--dry-run", status=1)["lost"] == [made["id"]]

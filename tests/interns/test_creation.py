@@ -25,9 +25,9 @@ def made_by(farm: Farm, body: Any = BODY, **more: Any) -> Any:
     return farm.ok("POST", "/interns", body, status=201, **more)
 
 
-def not_made(farm: Farm, status: int, reason: str, body: Any = BODY, **more: Any) -> Any:
+def expect_no_intern(farm: Farm, status: int, reason: str, body: Any = BODY, **more: Any) -> Any:
     """The message of a refusal that is worth another try only where it is no conflict."""
-    refused = farm.refused(status, reason, "POST", "/interns", body, **more)
+    refused = farm.expect_refusal(status, reason, "POST", "/interns", body, **more)
     assert refused["metadata"]["retryable"] is (status == 502)
     return refused["message"]
 
@@ -36,7 +36,7 @@ def test_the_same_request_again_is_a_replay(farm: Farm) -> None:
     made = made_by(farm)
     again = farm.ok("POST", "/interns", b'{ "description": null, "name": "research" }', status=200)
     assert again == made
-    not_made(farm, 409, "name_taken", {**BODY, "description": "x"})
+    expect_no_intern(farm, 409, "name_taken", {**BODY, "description": "x"})
     assert Intern.objects.count() == 1
     # It shows the intern as it is now.
     farm.ok("PATCH", f"/interns/{made['id']}", {"name": "renamed"})
@@ -47,11 +47,11 @@ def test_a_key_names_the_request(farm: Farm) -> None:
     named: dict[str, Any] = {"Idempotency_Key": "k" * 255}
     made = made_by(farm, **named)
     assert farm.ok("POST", "/interns", BODY, **named) == made
-    said = not_made(farm, 409, "idempotency_key_reused", {"name": "other"}, **named)
+    said = expect_no_intern(farm, 409, "idempotency_key_reused", {"name": "other"}, **named)
     assert said == "This Idempotency-Key was already used with a different request"
-    not_made(farm, 409, "name_taken", Idempotency_Key="another")
+    expect_no_intern(farm, 409, "name_taken", Idempotency_Key="another")
     for key in ("", "k" * 256):
-        not_made(farm, 400, "invalid_body", Idempotency_Key=key)
+        expect_no_intern(farm, 400, "invalid_body", Idempotency_Key=key)
     # It is its caller's own.
     other = open_farm(farm.script, farm.queue)
     assert made_by(other, {"name": "other"}, **named)["id"] != made["id"]
@@ -61,7 +61,7 @@ def test_after_a_day_a_request_is_a_new_one(farm: Farm) -> None:
     made_by(farm)
     past = datetime.now(UTC) - timedelta(seconds=1)
     InternCreation.objects.update(expires_at=past)
-    not_made(farm, 409, "name_taken")
+    expect_no_intern(farm, 409, "name_taken")
     assert delete_expired_creations(datetime.now(UTC)) == 1
     assert not InternCreation.objects.exists()
 
@@ -69,7 +69,7 @@ def test_after_a_day_a_request_is_a_new_one(farm: Farm) -> None:
 def test_a_creation_whose_provisioning_could_not_be_told_of_goes_on(farm: Farm) -> None:
     body = {**BODY, "provision": True}
     farm.queue.down = True
-    said = not_made(farm, 502, "upstream_unavailable", body)
+    said = expect_no_intern(farm, 502, "upstream_unavailable", body)
     assert said == "The intern was created but setup is not ready yet, retry the request"
     made = farm.ok("GET", "/interns")["data"][0]
     assert (made["status"], made["progress"]) == ("awaiting_slack_install", None)
@@ -101,7 +101,7 @@ def test_a_member_has_so_many_interns_in_workspaces_that_are_there(
     settings.INTERNS_MAX_PER_MEMBER = 2
     first, second = farm.new(), farm.new()
 
-    not_made(farm, 409, "intern_limit_reached")
+    expect_no_intern(farm, 409, "intern_limit_reached")
     # A name is its creator's own as well.
     made_by(farm, key=farm.admin_key)
     farm.queue.at_once = True
@@ -113,7 +113,7 @@ def test_a_member_has_so_many_interns_in_workspaces_that_are_there(
 
     gone = open_workspace(account=farm.account, slug="gone")
     Intern.objects.filter(pk=second["id"]).update(workspace=gone)
-    not_made(farm, 409, "intern_limit_reached", {"name": "another"})
+    expect_no_intern(farm, 409, "intern_limit_reached", {"name": "another"})
     Workspace.objects.filter(pk=gone.pk).update(deleted_at=datetime.now(UTC))
     made_by(farm, {"name": "another"})
 
@@ -121,7 +121,7 @@ def test_a_member_has_so_many_interns_in_workspaces_that_are_there(
 def test_only_a_vault_of_another_intern_here_can_be_borrowed(farm: Farm) -> None:
     theirs = open_farm(farm.script, farm.queue).new()
     for vault_id in (str(uuid4()), theirs["vault_id"]):
-        not_made(farm, 409, "vault_not_attachable", {**BODY, "vault_id": vault_id})
+        expect_no_intern(farm, 409, "vault_not_attachable", {**BODY, "vault_id": vault_id})
     assert not Intern.objects.filter(workspace=farm.workspace).exists()
     owner = farm.new()
     made = made_by(farm, {**BODY, "vault_id": owner["vault_id"]})
@@ -135,7 +135,7 @@ def test_slack_can_be_required(farm: Farm, settings: Any) -> None:
     assert waiting["status"] == "awaiting_slack_install"
     assert not farm.queue.messages
     asking = ("POST", f"/interns/{waiting['id']}/provision")
-    refused = farm.refused(409, "slack_install_required", *asking)
+    refused = farm.expect_refusal(409, "slack_install_required", *asking)
     assert refused["metadata"]["retryable"] is False
 
     assert slack.record_install(farm.row(waiting["id"]).pk, by="operator", tokens="xoxb-1") is True

@@ -75,7 +75,7 @@ def test_machines_count_by_the_clock_of_the_database(machines: Machines) -> None
 
 
 def test_an_account_s_interns_are_spread_and_stay_where_they_were_put(machines: Machines) -> None:
-    made = [machines.farm.running() for _ in range(6)]
+    made = [machines.farm.create_running() for _ in range(6)]
     assert sorted(machines.places(each) for each in made) == [[n] for n in NAMES for _ in "12"]
     for each in made:
         row = machines.farm.row(each["id"])
@@ -139,7 +139,7 @@ def test_one_that_waits_for_a_machine_can_be_stopped(machines: Machines) -> None
     assert archive_disks(machines.on("a")) == 1
     assert move_interns() == 0
     assert machines.farm.get(made["id"])["status"] == "stopped"
-    machines.farm.refused(409, "invalid_state", "POST", f"/interns/{made['id']}/suspend")
+    machines.farm.expect_refusal(409, "invalid_state", "POST", f"/interns/{made['id']}/suspend")
 
 
 def test_an_intern_that_comes_back_finds_what_it_had_last(machines: Machines) -> None:
@@ -243,7 +243,7 @@ def test_one_machine_alone_archives_nothing_before_a_teardown(
     settings.INTERN_ARCHIVE_STORE = "s3://common"
     settings.GATEWAY_HOME = tmp_path / "alone"
     hosts.write_heartbeat(datetime.now(UTC))
-    made = farm.suspended()
+    made = farm.create_suspended()
     assert archive_disks(current_driver()) == 0
     assert list_unarchived("local") == [Intern.objects.get(pk=made["id"])]
     # Nor has it any to fetch where somebody removed a disk.

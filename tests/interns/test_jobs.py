@@ -31,7 +31,7 @@ NOBODY = "00000000-0000-4000-8000-000000000001"
 
 def test_a_runtime_that_does_not_start_fails(farm: Farm) -> None:
     farm.script.fail("start", {"error": "no room"})
-    made = farm.running()
+    made = farm.create_running()
     assert (made["status"], made["progress"]) == ("failed", None)
     assert made["last_failure_message"] == "runtime_start_failed: no room"
     assert farm.row(made["id"]).lease_id is None
@@ -57,7 +57,7 @@ def test_a_provisioning_has_an_end(
 ) -> None:
     setattr(settings, bound or "INTERN_HEALTH_SECONDS", 0.2)
     farm.script.fail(step, {"error": "not yet", "code": "image_unavailable"}, always=True)
-    assert farm.running()["last_failure_message"] == message
+    assert farm.create_running()["last_failure_message"] == message
     assert farm.script.runtimes() == {}
 
 
@@ -75,7 +75,7 @@ def test_a_fault_of_ours_fails_without_its_words(
         raise ZeroDivisionError("secret words")
 
     monkeypatch.setattr(provisioning, "prepare_key", broken)
-    made = farm.running()
+    made = farm.create_running()
     assert made["last_failure_message"] == (
         "runtime_start_failed: ZeroDivisionError while the intern was being set up"
     )
@@ -84,7 +84,7 @@ def test_a_fault_of_ours_fails_without_its_words(
 def test_a_taken_hostname_gets_another_if_there_is_one(
     farm: Farm, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    first = farm.running("research")
+    first = farm.create_running("research")
     second = farm.ok("POST", "/interns", {"name": "research"}, status=201, key=farm.admin_key)
     farm.ok("POST", f"/interns/{second['id']}/provision", status=202, key=farm.admin_key)
     farm.queue.work()
@@ -92,11 +92,11 @@ def test_a_taken_hostname_gets_another_if_there_is_one(
     another = farm.get(second["id"])["hostname"]
     assert re.fullmatch(r"research-.{6}\.interns\.localhost", another)
     monkeypatch.setattr(provisioning, "_candidates", lambda name: [another])
-    assert farm.running()["last_failure_message"].startswith("hostname_unavailable: ")
+    assert farm.create_running()["last_failure_message"].startswith("hostname_unavailable: ")
 
 
 def test_a_key_is_kept_over_boots_and_made_anew_where_it_is_gone(farm: Farm) -> None:
-    made = farm.suspended()
+    made = farm.create_suspended()
     key = ApiKey.objects.get(intern_id=made["id"])
     path = f"/interns/{made['id']}"
     farm.queue.at_once = True
@@ -135,11 +135,11 @@ def test_a_member_s_intern_has_a_key_as_members_have(
     own_path = f"/interns/{made['id']}"
     path = f"{own_path}/provision"
     # Before there is a key, and once there is one.
-    farm.refused(400, "invalid_body", "PATCH", own_path, {"model": "acme/two"})
+    farm.expect_refusal(400, "invalid_body", "PATCH", own_path, {"model": "acme/two"})
 
     farm.ok("POST", path, status=202)
 
-    refused = farm.refused(400, "invalid_body", "PATCH", own_path, {"model": "acme/two"})
+    refused = farm.expect_refusal(400, "invalid_body", "PATCH", own_path, {"model": "acme/two"})
     assert refused["message"] == "the intern's API key may not ask for acme/two"
     assert farm.get(made["id"])["last_failure_message"] == (
         "runtime_start_failed: the intern's API key may not ask for acme/two"
@@ -158,7 +158,7 @@ def test_a_member_s_intern_has_a_key_as_members_have(
 
 def test_what_a_manager_does_to_an_intern_s_key(farm: Farm) -> None:
     """Its limit is the budget from then on; where it belongs stays."""
-    made = farm.suspended()
+    made = farm.create_suspended()
     key = ApiKey.objects.get(intern_id=made["id"])
     path, elsewhere = f"/keys/{key.hash}", open_workspace(account=farm.account, slug="else")
     manager = farm.management_key
@@ -186,7 +186,7 @@ def test_what_a_manager_does_to_an_intern_s_key(farm: Farm) -> None:
 
 
 def test_three_bad_probes_are_the_end(farm: Farm) -> None:
-    made = farm.running()
+    made = farm.create_running()
     driver = current_driver()
     farm.script.fail("health", {"error": "silent"}, {"error": "silent"})
     assert [probe_all(driver) for _ in range(3)] == [1, 1, 0]
@@ -209,7 +209,7 @@ def test_three_bad_probes_are_the_end(farm: Farm) -> None:
 
 
 def test_a_runtime_that_exited_is_told_of_at_once_unless_it_is_held(farm: Farm) -> None:
-    made = farm.running()
+    made = farm.create_running()
     farm.script.lose(made["id"])
     now = datetime.now(UTC)
     lease = leases.take(farm.row(made["id"]), LeaseKind.SUSPEND, by="test", now=now)
@@ -250,7 +250,7 @@ def test_a_budget_is_the_key_s_limit_and_its_end_suspends_with_a_reason(
 
 
 def test_leaked_and_lost_runtimes_are_found(farm: Farm) -> None:
-    well, lost, stopped = farm.running(), farm.running(), farm.suspended()
+    well, lost, stopped = farm.create_running(), farm.create_running(), farm.create_suspended()
     farm.script.lose(lost["id"])
     farm.script.plant(stopped["id"], NOBODY)
     farm.script.plant(NOBODY, NOBODY)
@@ -298,7 +298,7 @@ def delete(farm: Farm, made: Any, body: Any = None) -> Any:
 
 
 def test_a_teardown_without_an_archive_waits_for_a_word(farm: Farm) -> None:
-    made = farm.running()
+    made = farm.create_running()
     farm.script.fail("archive", {"error": "disk broken", "code": "workspace_archive_failed"})
 
     assert delete(farm, made) == "workspace_archive_failed: disk broken"
@@ -308,7 +308,7 @@ def test_a_teardown_without_an_archive_waits_for_a_word(farm: Farm) -> None:
 
     for body in (None, {}, {"acknowledge_workspace_loss": False}):
         asked = ("DELETE", f"/interns/{made['id']}", body)
-        refused = farm.refused(409, "workspace_archive_failed", *asked)
+        refused = farm.expect_refusal(409, "workspace_archive_failed", *asked)
         assert refused["metadata"]["retryable"] is False
     farm.script.fail("archive", {"error": "still", "code": "workspace_archive_failed"})
     assert delete(farm, made, LOSS) is None
@@ -320,7 +320,7 @@ def test_what_the_store_says_is_for_the_log(
     farm: Farm, settings: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     settings.GATEWAY_HOME = tmp_path
-    made = farm.running()
+    made = farm.create_running()
     (tmp_path / "archives").write_text("in the way")
     told = "workspace_archive_failed: the archive could not be kept: File exists"
     assert delete(farm, made) == told
@@ -328,7 +328,7 @@ def test_what_the_store_says_is_for_the_log(
 
 
 def test_a_loss_can_be_acknowledged_from_the_beginning(farm: Farm) -> None:
-    made = farm.running()
+    made = farm.create_running()
     farm.script.fail("archive", {"error": "no", "code": "workspace_archive_failed"}, always=True)
     assert delete(farm, made, LOSS) is None
     assert farm.script.read()["disks"] == {}
@@ -336,12 +336,12 @@ def test_a_loss_can_be_acknowledged_from_the_beginning(farm: Farm) -> None:
 
 @pytest.mark.parametrize("step", ["stop", "destroy"])
 def test_a_runtime_that_cannot_be_taken_down(farm: Farm, step: str) -> None:
-    made = farm.running()
+    made = farm.create_running()
     farm.script.fail(step, {"error": "stuck", "code": "runtime_teardown_failed"})
     assert delete(farm, made) == "runtime_teardown_failed: stuck"
     assert farm.rules(made["id"])[-1] == "T20"
     for operation in ("provision", "suspend"):
-        farm.refused(409, "invalid_state", "POST", f"/interns/{made['id']}/{operation}")
+        farm.expect_refusal(409, "invalid_state", "POST", f"/interns/{made['id']}/{operation}")
     assert delete(farm, made) is None
     assert WorkspaceArchive.objects.count() == 1
 
@@ -350,7 +350,7 @@ def test_a_vault_that_cannot_be_taken_down(farm: Farm, monkeypatch: pytest.Monke
     def broken(intern_id: Any) -> None:
         raise ZeroDivisionError("secret words")
 
-    made = farm.running()
+    made = farm.create_running()
     with monkeypatch.context() as patch:
         patch.setattr(teardown, "delete_intern_vault", broken)
         assert delete(farm, made) == "vault_teardown_failed: ZeroDivisionError"
@@ -363,14 +363,14 @@ def test_where_no_boot_came_so_far_there_is_nothing_to_archive(farm: Farm) -> No
     assert farm.script.calls("archive") == []
     farm.queue.at_once = False
     farm.script.fail("start", {"error": "none", "code": "image_unavailable"})
-    made = farm.running()
+    made = farm.create_running()
     assert made["status"] == "failed"
     assert delete(farm, made) is None
     assert not WorkspaceArchive.objects.exists()
 
 
 def test_a_disk_that_is_lost_is_a_loss(farm: Farm) -> None:
-    made = farm.suspended()
-    with farm.script.changed() as state:
+    made = farm.create_suspended()
+    with farm.script.change_state() as state:
         del state["disks"][made["id"]]
     assert delete(farm, made) == "workspace_archive_failed: there is no disk"

@@ -41,7 +41,7 @@ def take(intern: Intern, kind: LeaseKind = LeaseKind.PROVISION, **more: Any) -> 
     return lease
 
 
-def picked(lease: InternLease, now: datetime = NOW) -> InternLease:
+def pick_up(lease: InternLease, now: datetime = NOW) -> InternLease:
     found = leases.pick_up(lease, by="worker", now=now)
     assert found is not None
     return found[1]
@@ -148,7 +148,7 @@ def test_a_worker_of_its_machine_picks_it_up_once(interns, settings) -> None:
     assert history()[-1] == ("T8", "queued", "provisioning", "", "worker", LATER)
     assert leases.pick_up(lease, by="worker", now=LATER) is None
     # Nobody else's operation begins a step, and it moves nothing.
-    stopping = picked(take(make_running(other), LeaseKind.SUSPEND), LATER)
+    stopping = pick_up(take(make_running(other), LeaseKind.SUSPEND), LATER)
     assert (read(other).status, read(other).progress_step) == (Status.RUNNING, None)
     assert stopping.kind == LeaseKind.SUSPEND
     assert history()[-1][0] == ""
@@ -163,7 +163,7 @@ def make_running(intern: Intern) -> Intern:
 
 def test_only_who_holds_the_lease_writes_and_ends_it(interns) -> None:
     intern, other = interns
-    lost, mine = picked(take(intern)), picked(take(other))
+    lost, mine = pick_up(take(intern)), pick_up(take(other))
     Intern.objects.filter(pk=intern.pk).update(lease_id=uuid4(), updated_at=NOW)
     ends: Any = (MoveRule.STEP_FAILED, Status.FAILED)
     for act in (
@@ -194,7 +194,7 @@ def test_only_who_holds_the_lease_writes_and_ends_it(interns) -> None:
 
 
 def test_an_end_without_a_failure_says_why(interns) -> None:
-    lease = picked(take(make_running(interns[0]), LeaseKind.SUSPEND))
+    lease = pick_up(take(make_running(interns[0]), LeaseKind.SUSPEND))
     leases.settle(lease, MoveRule.SUSPENDED, Status.STOPPED, by="worker", why="idle")
     row = read(interns[0])
     assert (row.last_failure_message, row.status_reason) == (None, "idle")
@@ -204,7 +204,7 @@ def test_an_end_without_a_failure_says_why(interns) -> None:
 def test_an_expired_operation_is_handed_on_once_and_its_attempts_are_counted(interns) -> None:
     intern, other = interns
     for each in interns:
-        picked(take(each))
+        pick_up(take(each))
     stale, at = read(intern), NOW + leases.lease_term()
     assert leases.reissue(stale, now=at - TICK, counts=True) is None
     assert not leases.extend(stale, now=at - TICK)

@@ -20,7 +20,7 @@ def test_a_wrong_method_has_its_reason(farm: Farm) -> None:
     made = farm.new()
     for below in ("", "/suspend", "/chat/completions", "/fetch"):
         path = f"/interns/{made['id']}{below}"
-        refused = farm.refused(405, "method_not_allowed", "PUT", path, {})
+        refused = farm.expect_refusal(405, "method_not_allowed", "PUT", path, {})
         assert refused["message"] == "Method Not Allowed"
         assert refused["metadata"]["retryable"] is False
 
@@ -46,7 +46,7 @@ def test_a_whole_life(farm: Farm) -> None:
     first = {"step_label": "Preparing credentials", "step_number": 1, "total_steps": 4}
     assert (queued["status"], queued["progress"]) == ("queued", first)
     for method, end in (("POST", "/provision"), ("POST", "/suspend"), ("DELETE", "")):
-        refused = farm.refused(409, "intern_busy", method, f"{path}{end}")
+        refused = farm.expect_refusal(409, "intern_busy", method, f"{path}{end}")
         assert refused["metadata"]["retryable"] is True
     farm.queue.work()
     running = farm.get(made["id"])
@@ -58,7 +58,7 @@ def test_a_whole_life(farm: Farm) -> None:
     stopped = farm.get(made["id"])
     assert (stopped["status"], stopped["hostname"]) == ("stopped", running["hostname"])
     assert farm.script.runtimes() == {}
-    refused = farm.refused(409, "invalid_state", "POST", f"{path}/suspend")
+    refused = farm.expect_refusal(409, "invalid_state", "POST", f"{path}/suspend")
     assert refused["metadata"]["retryable"] is False
 
     farm.ok("POST", f"{path}/provision", {}, status=202)
@@ -68,7 +68,7 @@ def test_a_whole_life(farm: Farm) -> None:
     assert farm.ok("DELETE", path, status=202) == {"deleting": True}
     assert farm.get(made["id"])["status"] == "destroying"
     farm.queue.work()
-    farm.refused(404, "not_found", "GET", path)
+    farm.expect_refusal(404, "not_found", "GET", path)
     assert farm.rules(made["id"]) == [
         *("T1", "T4", "T8", "T9", "T9", "T9", "T10", "T13"),
         *("T7", "T8", "T9", "T9", "T9", "T10", "T15", "T17"),
@@ -76,7 +76,7 @@ def test_a_whole_life(farm: Farm) -> None:
 
 
 def test_nothing_is_left_of_a_deleted_intern_but_history_and_archive(farm: Farm) -> None:
-    made = farm.running()
+    made = farm.create_running()
     key = ApiKey.objects.get(intern_id=made["id"])
     assert key.creator == farm.member
 
@@ -98,20 +98,20 @@ def test_an_operation_that_is_told_too_much_is_refused(farm: Farm) -> None:
     path = f"/interns/{farm.new()['id']}"
     for operation in ("provision", "suspend"):
         asked = ("POST", f"{path}/{operation}")
-        refused = farm.refused(400, "invalid_body", *asked, {"force": True})
+        refused = farm.expect_refusal(400, "invalid_body", *asked, {"force": True})
         assert refused["message"] == "Invalid request body"
         issues = [{"path": "", "message": 'Unrecognized key: "force"'}]
         assert refused["metadata"] | {"retryable": False, "issues": issues} == refused["metadata"]
         for body in ("[]", "{bad", "1", '"x"', "null"):
-            farm.refused(400, "invalid_body", *asked, body)
+            farm.expect_refusal(400, "invalid_body", *asked, body)
     for loss in ({"acknowledge_workspace_loss": 1}, {"acknowledge_workspace_loss": None}, {"x": 1}):
-        farm.refused(400, "invalid_body", "DELETE", path, loss)
+        farm.expect_refusal(400, "invalid_body", "DELETE", path, loss)
 
 
 def test_a_queue_that_is_down_changes_nothing(farm: Farm) -> None:
-    new, running, stopped = farm.new(), farm.running(), farm.suspended()
+    new, running, stopped = farm.new(), farm.create_running(), farm.create_suspended()
     farm.script.fail("start", {"error": "no room"})
-    failed = farm.running()
+    failed = farm.create_running()
     farm.queue.down = True
 
     for intern, method, end in (
@@ -120,7 +120,9 @@ def test_a_queue_that_is_down_changes_nothing(farm: Farm) -> None:
         *((each, "DELETE", "") for each in (running, stopped)),
     ):
         before = farm.row(intern["id"])
-        refused = farm.refused(502, "upstream_unavailable", method, f"/interns/{intern['id']}{end}")
+        refused = farm.expect_refusal(
+            502, "upstream_unavailable", method, f"/interns/{intern['id']}{end}"
+        )
         assert refused["metadata"]["retryable"] is True
         assert refused["message"] == "The intern service could not be reached, retry the request"
         after = farm.row(intern["id"])
@@ -156,18 +158,18 @@ def test_a_queue_that_says_nothing_is_given_up(
     frozen = threading.Event()
     monkeypatch.setattr(job_queue._Publishing, "_publish", lambda self: frozen.wait(10))
     made = farm.new()
-    farm.refused(502, "upstream_unavailable", "POST", f"/interns/{made['id']}/provision")
+    farm.expect_refusal(502, "upstream_unavailable", "POST", f"/interns/{made['id']}/provision")
     assert farm.get(made["id"])["status"] == "awaiting_slack_install"
     frozen.set()
 
 
 def test_a_suspension_that_takes_too_long_goes_on(farm: Farm, settings: Any) -> None:
     settings.INTERN_OPERATION_SECONDS = 0.3
-    made = farm.running()
+    made = farm.create_running()
     path = f"/interns/{made['id']}"
-    refused = farm.refused(408, "timeout", "POST", f"{path}/suspend")
+    refused = farm.expect_refusal(408, "timeout", "POST", f"{path}/suspend")
     assert refused["metadata"]["retryable"] is True
-    farm.refused(409, "intern_busy", "POST", f"{path}/suspend")
+    farm.expect_refusal(409, "intern_busy", "POST", f"{path}/suspend")
     assert farm.get(made["id"])["status"] == "running"
     farm.queue.work()
     assert farm.get(made["id"])["status"] == "stopped"
@@ -176,13 +178,13 @@ def test_a_suspension_that_takes_too_long_goes_on(farm: Farm, settings: Any) -> 
 def test_a_runtime_that_does_not_stop_runs_on(farm: Farm, monkeypatch: pytest.MonkeyPatch) -> None:
     # The pause between tries would only be waited for.
     monkeypatch.setattr(teardown, "_PAUSE_S", 0)
-    made = farm.running()
+    made = farm.create_running()
     path = f"/interns/{made['id']}/suspend"
     stuck = {"error": "stuck", "code": "runtime_teardown_failed"}
     farm.script.fail("stop", stuck, always=True)
     farm.queue.at_once = True
 
-    farm.refused(502, "upstream_unavailable", "POST", path)
+    farm.expect_refusal(502, "upstream_unavailable", "POST", path)
     assert farm.get(made["id"])["status"] == "running"
     assert farm.row(made["id"]).lease_id is None
     note = InternTransition.objects.filter(intern_id=made["id"]).latest("pk")
@@ -196,22 +198,24 @@ def test_a_runtime_that_does_not_stop_runs_on(farm: Farm, monkeypatch: pytest.Mo
 
 def test_bodies_that_make_no_intern(farm: Farm) -> None:
     for name in ("R", "a", "abcdefghijklmnopqr", "a--b", "1a", "a-", "ab\n", "", None):
-        farm.refused(400, "invalid_body", "POST", "/interns", {"name": name})
+        farm.expect_refusal(400, "invalid_body", "POST", "/interns", {"name": name})
     for said in (
         *({"description": "x" * 2001}, {"instructions": "x" * 100_001}, {"model": "a/b"}),
         *({"provision": "yes"}, {"vault_id": "none"}, {"workspace_id": "none"}),
     ):
-        refused = farm.refused(400, "invalid_body", "POST", "/interns", {"name": "ok", **said})
+        refused = farm.expect_refusal(
+            400, "invalid_body", "POST", "/interns", {"name": "ok", **said}
+        )
         assert refused["metadata"]["issues"], said
-    assert farm.refused(400, "invalid_body", "POST", "/interns", {})["metadata"]["issues"]
+    assert farm.expect_refusal(400, "invalid_body", "POST", "/interns", {})["metadata"]["issues"]
     elsewhere = {"name": "ok", "workspace_id": str(uuid4())}
-    refused = farm.refused(400, "invalid_body", "POST", "/interns", elsewhere)
+    refused = farm.expect_refusal(400, "invalid_body", "POST", "/interns", elsewhere)
     assert refused["message"] == "workspace_id must match the API key workspace"
     farm.new("ok", workspace_id=str(farm.workspace.pk))
 
 
 def test_changes_show_at_once_and_wait_for_nobody_but_a_teardown(farm: Farm) -> None:
-    made = farm.running("research")
+    made = farm.create_running("research")
     path = f"/interns/{made['id']}"
 
     assert farm.ok("PATCH", path, {}) == made
@@ -222,14 +226,14 @@ def test_changes_show_at_once_and_wait_for_nobody_but_a_teardown(farm: Farm) -> 
     cleared = farm.ok("PATCH", path, {"description": None, "instructions": None, "model": None})
     assert [cleared[name] for name in ("description", "instructions", "model")] == ["", None, None]
     for wrong in ({"name": None}, {"status": "running"}, {"model": "nope"}, {"model": ""}):
-        farm.refused(400, "invalid_body", "PATCH", path, wrong)
+        farm.expect_refusal(400, "invalid_body", "PATCH", path, wrong)
 
     second = farm.new("second", provision=True)
-    refused = farm.refused(409, "name_taken", "PATCH", path, {"name": "second"})
+    refused = farm.expect_refusal(409, "name_taken", "PATCH", path, {"name": "second"})
     assert refused["metadata"]["retryable"] is False
     farm.ok("PATCH", f"/interns/{second['id']}", {"description": "in time"})
     farm.queue.work()
     assert farm.get(second["id"])["status"] == "running"
     farm.ok("DELETE", path, status=202)
-    refused = farm.refused(409, "intern_busy", "PATCH", path, {"description": "too late"})
+    refused = farm.expect_refusal(409, "intern_busy", "PATCH", path, {"description": "too late"})
     assert refused["metadata"]["retryable"] is True

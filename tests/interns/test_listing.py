@@ -46,7 +46,7 @@ def test_the_newest_comes_first_and_a_cursor_goes_on_where_the_page_ended(
 
 def test_statuses_can_be_chosen(farm: Farm) -> None:
     farm.new("fresh")
-    farm.running("busy")
+    farm.create_running("busy")
     for query, wanted in {
         "status=running": ["busy"],
         "status=running,failed,running": ["busy"],
@@ -70,6 +70,6 @@ def test_queries_that_are_none(farm: Farm) -> None:
         f"starting_after={cursor('2026-01-01|none')}",
         f"starting_after={cursor('2026-01-01T00:00:00|00000000-0000-4000-8000-000000000000')}",
     ):
-        refused = farm.refused(400, "invalid_body", "GET", f"/interns?{query}")
+        refused = farm.expect_refusal(400, "invalid_body", "GET", f"/interns?{query}")
         assert refused["message"] == "Invalid list query", query
         assert refused["metadata"]["retryable"] is False

@@ -41,7 +41,7 @@ def test_of_five_deliveries_four_find_nothing_to_do(farm: Farm, kind: LeaseKind)
     if kind == LeaseKind.PROVISION:
         made, message = queue_provision(farm)
     else:
-        made = farm.running()
+        made = farm.create_running()
         message = take(farm, made, kind)
     before = len(farm.script.calls("start"))
     assert [carry_out(message) for _ in range(5)] == [True, False, False, False, False]
@@ -162,7 +162,7 @@ def test_where_nobody_works_no_messages_pile_up_until_a_worker_comes(farm: Farm)
 
 
 def test_a_lost_teardown_ends_in_a_true_state(farm: Farm) -> None:
-    made = farm.running()
+    made = farm.create_running()
     farm.ok("DELETE", f"/interns/{made['id']}", status=202)
     for _ in range(2):
         pick_up(farm.queue.messages.popleft())
@@ -179,7 +179,7 @@ def test_a_lost_teardown_ends_in_a_true_state(farm: Farm) -> None:
 
 
 def test_a_lost_suspension_is_repeated_once_and_then_forgotten(farm: Farm) -> None:
-    made, other = farm.running(), farm.running()
+    made, other = farm.create_running(), farm.create_running()
     take(farm, made)
     take(farm, other)
     farm.expire(made["id"])
@@ -297,7 +297,7 @@ def test_an_operation_s_way_is_on_record_with_its_times_and_steps(farm: Farm) ->
 
 
 def test_a_lease_is_released_once(farm: Farm) -> None:
-    made = farm.running()
+    made = farm.create_running()
     lease = take(farm, made)
     row = farm.row(made["id"])
     assert leases.release(lease, by="operator", why="by hand")

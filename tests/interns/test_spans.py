@@ -40,7 +40,7 @@ def carry_out(farm: Farm, headers: dict[str, str]) -> None:
 
 
 def find(collector: Collector, name: str) -> SeenSpan:
-    (span,) = collector.named(name, count=1)
+    (span,) = collector.wait_for_name(name, count=1)
     return span
 
 

@@ -32,7 +32,7 @@ def _send(origin: Origin, body: bytes, resource: str) -> Reply:
     )
 
 
-def whole(request: HttpRequest) -> HttpResponse:
+def answer_whole(request: HttpRequest) -> HttpResponse:
     with _send(WHOLE, request.body, "chat/completions") as reply:
         body = reply.read_all()
     headers = {"Content-Length": str(len(body))}
@@ -51,7 +51,7 @@ def relay(request: HttpRequest, resource: str) -> StreamingHttpResponse:
 
 
 urlpatterns = [
-    path("whole", whole),
+    path("whole", answer_whole),
     path("relay/<path:resource>", relay),
 ]
 application = get_wsgi_application()

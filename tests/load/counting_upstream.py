@@ -58,7 +58,7 @@ def _request(reader: BinaryIO) -> bytes:
 def _answer(client: socket, errand: Errand, *, streams: bool) -> bool:
     """Whether the connection may be used again."""
     if errand.fault == "busy":
-        client.sendall(_whole(503, {"error": {"message": "busy", "code": 503}}))
+        client.sendall(_build_answer(503, {"error": {"message": "busy", "code": 503}}))
     elif streams:
         client.sendall(_STREAM)
         _send_paced(client, errand)
@@ -71,7 +71,7 @@ def _answer(client: socket, errand: Errand, *, streams: bool) -> bool:
     else:
         message = {"role": "assistant", "content": "counted"}
         choice = {"message": message, "finish_reason": "stop"}
-        client.sendall(_whole(200, _part(choice, usage=_usage(errand))))
+        client.sendall(_build_answer(200, _part(choice, usage=_usage(errand))))
     return True
 
 
@@ -96,7 +96,7 @@ def _usage(errand: Errand) -> dict[str, int]:
     return {"prompt_tokens": 10, "completion_tokens": errand.tokens, "total_tokens": total}
 
 
-def _whole(status: int, body: dict[str, Any]) -> bytes:
+def _build_answer(status: int, body: dict[str, Any]) -> bytes:
     data = json.dumps(body).encode()
     head = f"HTTP/1.1 {status} X\r\nContent-Type: application/json\r\nContent-Length: {len(data)}"
     return head.encode() + b"\r\n\r\n" + data

@@ -66,7 +66,7 @@ def check_governed_stream(caller: str, target: Target, words: int) -> None:
     """The gateway's stream keeps its format's rules, says every word and is priced. Raises
     `LoadFailed`."""
     try:
-        said = SPEAKERS[caller].heard_stream(read_stream(post_target(target)))
+        said = SPEAKERS[caller].read_events(read_stream(post_target(target)))
     except (AssertionError, KeyError, ValueError) as error:
         raise LoadFailed(f"{target.url} streamed no answer: {error!r}") from error
     meant = " ".join(WORDS[number % len(WORDS)] for number in range(words))

@@ -44,10 +44,10 @@ class Load:
     failed: int
 
     @property
-    def answered(self) -> int:
+    def answers(self) -> int:
         return self.requests - self.failed
 
-    def checked(self) -> Self:
+    def check(self) -> Self:
         """The same. Raises `LoadFailed` when nothing was answered or too much failed."""
         if not self.requests or self.failed > FAILED_SHARE_MAX * self.requests:
             raise LoadFailed(f"{self.failed} of {self.requests} requests failed")
@@ -84,7 +84,7 @@ class Generator:
         if done.returncode or not summaries:
             told = (done.stderr or done.stdout)[-500:]
             raise LoadFailed(f"{target.url}: {self.name} ended with {done.returncode}: {told}")
-        return Load(**json.loads(summaries[-1])).checked()
+        return Load(**json.loads(summaries[-1])).check()
 
     def interval(
         self, target: Target, web: ProcessTree, *, connections: int, seconds: float
@@ -93,7 +93,7 @@ class Generator:
         before = web.cpu_s()
         load = self.run(target, connections=connections, seconds=seconds)
         cpu_s = spent_s(before, web.cpu_s())
-        return Interval(load.answered, load.seconds, cpu_s, load.p50_ms), load
+        return Interval(load.answers, load.seconds, cpu_s, load.p50_ms), load
 
     def _command(self, url: str, connections: int, seconds: float) -> Sequence[str]:
         if self.is_bundled:

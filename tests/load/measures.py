@@ -120,7 +120,9 @@ class Measures:
     def selection(self) -> list[Selected]:
         """64 connections, then the choice alone, in turn."""
         return [
-            Selected(self._busy(), Choosing(**self._apart("selecting", self.plan.selection_s)))
+            Selected(
+                self._busy(), Choosing(**self._measure_apart("selecting", self.plan.selection_s))
+            )
             for _ in self._turns("selection, round", self.plan.selection_rounds)
         ]
 
@@ -179,7 +181,7 @@ class Measures:
         waited, pairs, seconds = [], [], self.plan.single_s
         for _ in self._turns("decisions, round", self.plan.single_pairs):
             waited.append(self._run(decisions, seconds))
-            self.answered += waited[-1].answered
+            self.answered += waited[-1].answers
             done = self._load(decisions, _DECIDING, seconds)
             by_question = Interval(done.units * asks.QUESTIONS, done.seconds, done.cpu_s)
             pairs.append(Pair(by_question, self._load(question, BUSY_CONNECTIONS, seconds)))
@@ -195,7 +197,7 @@ class Measures:
         pairs, toolless = [], []
         for _ in self._turns("server tools, pair", self.plan.busy_pairs):
             pairs.append(Pair(self._busy(loop), self._busy(single)))
-            toolless.append(Toolless(**self._apart("toolless", self.plan.selection_s)))
+            toolless.append(Toolless(**self._measure_apart("toolless", self.plan.selection_s)))
         return Tools(pairs, toolless)
 
     def observing(self) -> Observed:
@@ -208,7 +210,7 @@ class Measures:
                 done = self._load_together(gateways, self.plan.busy_s)
                 for name, found in pairs.items():
                     found.append(Pair(done[name], done["plain"]))
-        alone = Observing(**self._apart("observing", self.plan.observing_s))
+        alone = Observing(**self._measure_apart("observing", self.plan.observing_s))
         return Observed(**pairs, alone=alone)
 
     def flood(self) -> list[Flooded]:
@@ -264,7 +266,7 @@ class Measures:
         self.answered += 1
         return fetch_answer(target)
 
-    def _apart(self, module: str, seconds: float) -> dict[str, Any]:
+    def _measure_apart(self, module: str, seconds: float) -> dict[str, Any]:
         return measured_apart(self.stand.gateway.env, module, seconds)
 
     def _run(self, target: Target, seconds: float) -> Load:
@@ -322,7 +324,7 @@ class Measures:
             for wire, samples in first.items():
                 samples.append(self._first_tokens(wire))
         translating = [
-            Translating(**self._apart("translating", self.plan.translating_s))
+            Translating(**self._measure_apart("translating", self.plan.translating_s))
             for _ in self._turns("translating a conversation, round", rounds)
         ]
         return Formats(streams, first, translating)

@@ -202,10 +202,10 @@ def test_more_than_one_failure_in_a_thousand_is_no_hiccup() -> None:
     def load(requests: int, failed: int) -> Load:
         return Load(requests, seconds=1, p50_ms=1, p99_ms=1, failed=failed)
 
-    assert load(1000, 1).checked() == load(1000, 1)
+    assert load(1000, 1).check() == load(1000, 1)
     for broken in (load(0, 0), load(900, 1)):
         with pytest.raises(LoadFailed):
-            broken.checked()
+            broken.check()
 
 
 def answer(*, content: str = "well", cost: float = 0.000016) -> dict[str, Any]:

@@ -143,7 +143,7 @@ def differences(
         yield difference("status", recording["status"], f"{response.status_code} {text[:600]}")
         return
     if response.status_code != 200:
-        told = SPEAKERS[format_].told(response.json())
+        told = SPEAKERS[format_].read_error(response.json())
         message = json.loads(recording["body"])["error"]["message"]
         if told[2] != message:
             yield difference("message", message, told[2])

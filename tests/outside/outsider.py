@@ -54,15 +54,15 @@ class Outsider:
         command = [*self._words, *(words or MAKE)]
         return Run(home, env | settings, command=command, logs=logs or self.folder)
 
-    def running(self) -> tuple[Run, dict[str, Any]]:
+    def ensure_run(self) -> tuple[Run, dict[str, Any]]:
         """The run, and its `ready.json`."""
         if self._run is None or self._run.process.poll() is not None:
             self._run = self.start()
         return self._run, self._run.ready()
 
-    def stopped(self) -> None:
+    def run_and_stop(self) -> None:
         """Nothing runs, but something did."""
-        run, facts = self.running()
+        run, facts = self.ensure_run()
         run.stop(pid=facts["pid"])
 
     def run(self, *words: str, **settings: str) -> Outcome:

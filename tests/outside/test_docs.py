@@ -52,7 +52,7 @@ def script(page: str) -> str:
     ],
 )
 def test_the_snippets_of_a_page_work_as_they_stand(outsider: Outsider, page: str) -> None:
-    _, facts = outsider.running()
+    _, facts = outsider.ensure_run()
     place = outsider.folder / Path(page).stem
     # A refusal ends the page, which curl alone would not.
     curl = "fail-with-body\nshow-error\n"

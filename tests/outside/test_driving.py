@@ -79,7 +79,7 @@ def ask(facts: dict[str, Any], method: str, path: str, key: str = "", **options:
 
 
 def test_what_is_there_once_it_is_ready(outsider: Outsider) -> None:
-    run, facts = outsider.running()
+    run, facts = outsider.ensure_run()
 
     (ready_file,) = (line for line in PAGE.splitlines() if line.startswith("| ready file |"))
     listed = set(re.findall(r"`(\w+)`", ready_file.partition("The demo")[0]))
@@ -99,7 +99,7 @@ def test_what_is_there_once_it_is_ready(outsider: Outsider) -> None:
 
 
 def test_nobody_else_reads_its_home(outsider: Outsider) -> None:
-    run, _ = outsider.running()
+    run, _ = outsider.ensure_run()
 
     assert outsider.home.stat().st_mode & 0o777 == 0o700
     open_to_others = [
@@ -115,7 +115,7 @@ def test_nobody_else_reads_its_home(outsider: Outsider) -> None:
 
 
 def test_every_command_while_it_runs(outsider: Outsider) -> None:
-    _, facts = outsider.running()
+    _, facts = outsider.ensure_run()
     seed = "seed_keys --account acme --workspace main --credits 5"
     rotated = answer_of(outsider, f"{seed} --rotate")
     assert (answer_of(outsider, seed)["api_key"], rotated["total_credits"]) == (None, 5)
@@ -155,7 +155,7 @@ def test_every_command_while_it_runs(outsider: Outsider) -> None:
 
 
 def test_an_intern_asked_for_by_a_command_runs_soon(outsider: Outsider) -> None:
-    run, facts = outsider.running()
+    run, facts = outsider.ensure_run()
     made = ask(facts, "POST", "/interns", json={"name": "asked"}).json()["id"]
 
     def status() -> int | str:
@@ -164,16 +164,16 @@ def test_an_intern_asked_for_by_a_command_runs_soon(outsider: Outsider) -> None:
 
     asked = time.monotonic()
     assert answer_of(outsider, "provision_intern demo/asked")["provisioning"] is True
-    run.until(lambda: status() == "running", "a running intern", within_s=60)
+    run.wait_until(lambda: status() == "running", "a running intern", within_s=60)
     in_time(time.monotonic() - asked, INTERN_S)
     assert answer_of(outsider, "suspend_interns demo/asked")["suspended"] == [made]
     assert answer_of(outsider, f"delete_intern {made}")["deleting"] is True
-    run.until(lambda: status() == 404, "its end", within_s=60)
+    run.wait_until(lambda: status() == 404, "its end", within_s=60)
 
 
 def test_what_it_refuses_to_start_with(outsider: Outsider) -> None:
     """One line, exit 2, and nothing in the home of whoever tried."""
-    outsider.running()
+    outsider.ensure_run()
     supervisor = (PYTHON, "-m", "gateway.run")
     elsewhere = {"GATEWAY_HOME": str(outsider.folder / "elsewhere")}
     closed = str(outsider.folder / "closed")
@@ -193,7 +193,7 @@ def test_what_it_refuses_to_start_with(outsider: Outsider) -> None:
 
 
 def test_a_stop_waits_for_no_stream_and_leaves_nothing(outsider: Outsider) -> None:
-    run, facts = outsider.running()
+    run, facts = outsider.ensure_run()
     ask(facts, "POST", "/interns", json={"name": "left", "provision": True})
     catalogue = outsider.folder / "slow.json"
     catalogue.write_text(SLOW.replace("SIMULATOR", facts["simulator_url"]))
@@ -220,7 +220,7 @@ SLOW = """{"providers": [{"slug": "slow", "name": "Slow", "base_url": "SIMULATOR
 
 
 def test_every_command_while_nothing_runs(outsider: Outsider) -> None:
-    outsider.stopped()
+    outsider.run_and_stop()
 
     answer_of(outsider, "seed_keys --account later --workspace main --credits 5")
     file = outsider.home / "run" / "demo-catalogue.yaml"
@@ -264,7 +264,7 @@ def test_every_line_of_the_procfile_begins_in_an_empty_home(outsider: Outsider) 
             runs[name] = outsider.start(*words, home=home, logs=places[name], PATH=path)
         for name, run in runs.items():
             sign = run.home / BEGUN[name]
-            run.until(sign.exists, f"the beginning of {name}", within_s=40)
+            run.wait_until(sign.exists, f"the beginning of {name}", within_s=40)
         assert runs["release"].process.wait(90) == 0
         for name, run in runs.items():
             assert name == "release" or run.process.poll() is None, run.stderr

@@ -43,7 +43,7 @@ def agents_of(keeper: str) -> dict[Path, int]:
 @pytest.mark.timeout(180)  # Two starts.
 def test_who_is_killed_leaves_nothing_and_a_run_starts_again(root: Outsider) -> None:
     """First the supervisor, with an intern at work, then make."""
-    run, facts = root.running()
+    run, facts = root.ensure_run()
     secrets = {name: facts[name] for name in ("api_key", "management_key", "admin_password")}
     made = requests.post(
         f"{facts['base_url']}/interns",
@@ -53,7 +53,7 @@ def test_who_is_killed_leaves_nothing_and_a_run_starts_again(root: Outsider) -> 
     )
     assert root.manage("provision_intern", "demo/asked", "--json").status == 0
     keeper = f"interns.runtime.supervisor {made.json()['id']}".replace(" ", "\0")
-    run.until(lambda: len(agents_of(keeper)) == 3, "a running intern", within_s=INTERN_S)
+    run.wait_until(lambda: len(agents_of(keeper)) == 3, "a running intern", within_s=INTERN_S)
     agents = agents_of(keeper)
     if os.geteuid() == 0:
         assert "running as root; shells, interns and file readers run as users" in run.stderr
@@ -65,8 +65,8 @@ def test_who_is_killed_leaves_nothing_and_a_run_starts_again(root: Outsider) -> 
 
     assert run.process.wait(STOP_S) != 0
     run.wait_gone(within_s=15)
-    run.until(lambda: not any(place.exists() for place in agents), "the agent's end")
-    again, found = root.running()
+    run.wait_until(lambda: not any(place.exists() for place in agents), "the agent's end")
+    again, found = root.ensure_run()
     assert found["pid"] != facts["pid"]
     assert {name: found[name] for name in secrets} == secrets
     assert (root.home / "secrets" / "demo.json").stat().st_mode & 0o777 == 0o600

@@ -58,7 +58,7 @@ class Collector(LocalSite):
         )
         return self.trace(server.trace_id, count=count)
 
-    def named(self, name: str, *, count: int) -> list[SeenSpan]:
+    def wait_for_name(self, name: str, *, count: int) -> list[SeenSpan]:
         """The spans of a name, likewise."""
         return self._wait(lambda: [each for each in self.spans if each.name == name], count)
 

@@ -45,7 +45,7 @@ class Ledger:
         self._is_sqlite = database_url.startswith("sqlite:")
 
     @contextmanager
-    def connected(self) -> Iterator[Any]:
+    def connect(self) -> Iterator[Any]:
         """A connection past the gateway."""
         if self._is_sqlite:
             with closing(sqlite3.connect(database_name(self._url), timeout=10)) as connection:
@@ -55,7 +55,7 @@ class Ledger:
                 yield connection
 
     def rows(self, sql: str, *parameters: Any) -> list[tuple[Any, ...]]:
-        with self.connected() as connection:
+        with self.connect() as connection:
             if self._is_sqlite:
                 sql = sql.replace("%s", "?")
             return list(connection.execute(sql, parameters).fetchall())

@@ -57,7 +57,7 @@ class Manager:
         assert got == status, said
         return said
 
-    def refused(self, status: int, method: str, path: str, body: Any = None) -> str:
+    def expect_refusal(self, status: int, method: str, path: str, body: Any = None) -> str:
         """The message of an answer that must be a refusal."""
         got, said = self.call(method, path, body)
         assert got == status, said

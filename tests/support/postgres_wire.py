@@ -26,11 +26,11 @@ class Wire:
         self._transaction: list[bytes] = []
         self._begun = self._alone = False
 
-    def touched(self, text: bytes) -> bool:
+    def has_touched(self, text: bytes) -> bool:
         """Whether a statement of the transaction contains the text."""
         return not text or any(text in statement for statement in self._transaction)
 
-    def asked(self, data: bytes) -> int | None:
+    def find_question(self, data: bytes) -> int | None:
         """Where in this chunk of the client's a COMMIT begins (0 where it began in an earlier
         one), None where there is none."""
         if not self._known:
@@ -43,7 +43,7 @@ class Wire:
             at += len(message)
         return commit_at
 
-    def answered(self, data: bytes) -> int | None:
+    def find_answer(self, data: bytes) -> int | None:
         """The same for the server's word that it has committed."""
         if not self._known:
             return None

@@ -96,7 +96,7 @@ class Ranch:
             if process is not None and process.poll() is not None:
                 self.start_worker(name)
 
-    def retried(self, method: str, path: str, *, within_s: float = 20.0) -> int:
+    def call_until_answered(self, method: str, path: str, *, within_s: float = 20.0) -> int:
         """The status once it is no 502 any more."""
         deadline = time.monotonic() + within_s
         while (status := self.call(method, path).status_code) == 502:
@@ -147,14 +147,14 @@ class Ranch:
             time.sleep(0.05)
         return status
 
-    def settled(self, intern_id: str, *, within_s: float = PATIENCE_S) -> str:
+    def wait_until_settled(self, intern_id: str, *, within_s: float = PATIENCE_S) -> str:
         return self.eventually(intern_id, "", *SETTLED, within_s=within_s)
 
-    def removed(self, intern_id: str, *, within_s: float = PATIENCE_S) -> None:
+    def remove(self, intern_id: str, *, within_s: float = PATIENCE_S) -> None:
         """Have it deleted, again where the operation was lost. That each is lost in the end is no
         success: who calls this counts them."""
         deadline = time.monotonic() + within_s
-        while self.settled(intern_id, within_s=within_s):
+        while self.wait_until_settled(intern_id, within_s=within_s):
             assert time.monotonic() < deadline, f"{intern_id} is still there"
             self.call("DELETE", f"/interns/{intern_id}")
 
@@ -162,10 +162,10 @@ class Ranch:
         """Nothing goes wrong any more, and no intern is left: as at the beginning."""
         self.script.heal()
         for row in self.server.manage("interns")["interns"]:
-            self.removed(row["id"])
+            self.remove(row["id"])
         self.script.forget()
 
-    def running(self, name: str) -> str:
+    def create_running(self, name: str) -> str:
         intern_id = self.new(name, provision=True)
         assert self.eventually(intern_id, "running", "failed") == "running"
         return intern_id

@@ -157,7 +157,7 @@ def head(content_type: bytes = EVENTS, *more: bytes) -> bytes:
     return HEAD % (content_type, b"".join(line + b"\r\n" for line in more))
 
 
-def whole(body: bytes, content_type: bytes = JSON) -> bytes:
+def build_answer(body: bytes, content_type: bytes = JSON) -> bytes:
     """A whole answer with a true length."""
     return head(content_type, b"Content-Length: %d" % len(body)) + body
 

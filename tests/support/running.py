@@ -118,7 +118,7 @@ class Run:
             pid = self._facts().get("pid")
             return pid is not None and pid in self.children("gateway.run")
 
-        self.until(there, "readiness", within_s=START_S)
+        self.wait_until(there, "readiness", within_s=START_S)
         return self._facts()
 
     def _facts(self) -> dict[str, Any]:
@@ -128,7 +128,7 @@ class Run:
             return {}
         return facts
 
-    def until(self, holds: Callable[[], bool], what: str, *, within_s: float = 15) -> None:
+    def wait_until(self, holds: Callable[[], bool], what: str, *, within_s: float = 15) -> None:
         processes.eventually(holds, within_s=within_s, what=what, log=self._err)
 
     def children(self, part: str) -> list[int]:
@@ -147,13 +147,13 @@ class Run:
         """Until no process of this run is left."""
         left: dict[int, str] = {}
 
-        def none_left() -> bool:
+        def has_ended() -> bool:
             left.clear()
             left.update(processes_with(self.home))
             return not left
 
         try:
-            self.until(none_left, "the last process's end", within_s=within_s)
+            self.wait_until(has_ended, "the last process's end", within_s=within_s)
         except TimeoutError:
             raise AssertionError(f"still there: {left}\n{self.stderr}") from None
 

@@ -47,7 +47,7 @@ class Script:
         folder.mkdir(parents=True, exist_ok=True)
 
     @contextmanager
-    def changed(self) -> Iterator[dict[str, Any]]:
+    def change_state(self) -> Iterator[dict[str, Any]]:
         """The state, for this process alone; what is left in it is kept."""
         with (self.folder / "lock").open("a") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
@@ -62,22 +62,22 @@ class Script:
         return {"runtimes": {}, "disks": {}, "faults": {}, "calls": [], "unwell": {}}
 
     def read(self) -> dict[str, Any]:
-        with self.changed() as state:
+        with self.change_state() as state:
             return state
 
     def fail(self, method: str, *faults: dict[str, Any], always: bool = False) -> None:
         """Have the next calls of a method go wrong, or all."""
-        with self.changed() as state:
+        with self.change_state() as state:
             state["faults"][method] = {"always": faults[0]} if always else list(faults)
 
     def forget(self) -> None:
         """As at the beginning."""
-        with self.changed() as state:
+        with self.change_state() as state:
             state.clear()
             state.update(self._nothing())
 
     def heal(self) -> None:
-        with self.changed() as state:
+        with self.change_state() as state:
             state["faults"], state["unwell"] = {}, {}
 
     def runtimes(self) -> dict[str, str]:
@@ -91,22 +91,22 @@ class Script:
 
     def lose(self, intern_id: object) -> None:
         """Have its runtime die."""
-        with self.changed() as state:
+        with self.change_state() as state:
             state["runtimes"].pop(str(intern_id), None)
 
     def plant(self, intern_id: object, boot_id: object) -> None:
         """Have a runtime run that nobody asked for."""
-        with self.changed() as state:
+        with self.change_state() as state:
             state["runtimes"][str(intern_id)] = str(boot_id)
 
     def sicken(self, intern_id: object, health: dict[str, Any]) -> None:
         """What its probes find from now on."""
-        with self.changed() as state:
+        with self.change_state() as state:
             state["unwell"][str(intern_id)] = health
 
-    def met(self, method: str, intern_id: object) -> dict[str, Any]:
+    def take_fault(self, method: str, intern_id: object) -> dict[str, Any]:
         """The fault that this call meets; its first part happens here."""
-        with self.changed() as state:
+        with self.change_state() as state:
             state["calls"].append([method, str(intern_id)])
             faults = state["faults"].get(method, [])
             if isinstance(faults, dict):
@@ -145,8 +145,8 @@ class ScriptedDriver:
     @contextmanager
     def _state_for(self, method: str, intern_id: UUID) -> Iterator[tuple[dict[str, Any], str]]:
         """The state to be changed by a call, and its intern as the state names it."""
-        fault = self.script.met(method, intern_id)
-        with self.script.changed() as state:
+        fault = self.script.take_fault(method, intern_id)
+        with self.script.change_state() as state:
             yield state, str(intern_id)
         _die(fault, "after")
 
@@ -181,11 +181,11 @@ class ScriptedDriver:
         return len(files)
 
     def restore(self, intern_id: UUID, archive: BinaryIO) -> int:
-        with self.script.changed() as state:
+        with self.script.change_state() as state:
             # One that fails leaves what it had begun.
             state["disks"][str(intern_id)] = []
-        self.script.met("restore", intern_id)
-        with self.script.changed() as state:
+        self.script.take_fault("restore", intern_id)
+        with self.script.change_state() as state:
             files = state["disks"][str(intern_id)] = json.loads(archive.read())
         return len(files)
 
@@ -193,7 +193,7 @@ class ScriptedDriver:
         self, intern_id: UUID, *, boot_id: UUID | None = None, wait_s: float = 2.0
     ) -> RuntimeHealth:
         try:
-            self.script.met("health", intern_id)
+            self.script.take_fault("health", intern_id)
         except RuntimeFailed as failure:
             return RuntimeHealth(ok=False, detail=str(failure))
         state = self.script.read()
@@ -204,7 +204,7 @@ class ScriptedDriver:
         return RuntimeHealth(ok=there, exited=not there)
 
     def runtimes(self) -> list[Runtime]:
-        self.script.met("runtimes", "")
+        self.script.take_fault("runtimes", "")
         found = self.script.runtimes().items()
         return [Runtime(UUID(intern), UUID(boot), {}) for intern, boot in found]
 
@@ -215,5 +215,5 @@ class ScriptedDriver:
         return None
 
     def cancel(self, intern_id: UUID, run_id: UUID, *, wait_s: float = 2.0) -> bool:
-        self.script.met("cancel", intern_id)
+        self.script.take_fault("cancel", intern_id)
         return True

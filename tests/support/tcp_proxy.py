@@ -156,14 +156,14 @@ class TcpProxy:
 
     def _inspect(self, link: "_Link", data: bytes, asks: bool) -> tuple[bytes, bool]:
         """What to pass on of a chunk, and whether to cut the connection then."""
-        commit_at = link.wire.asked(data) if asks else link.wire.answered(data)
+        commit_at = link.wire.find_question(data) if asks else link.wire.find_answer(data)
         if commit_at is None:
             return data, False
         with self._lock:
             if self._armed is None:
                 return data, False
             moment, containing = self._armed
-            if (moment == "before") is not asks or not link.wire.touched(containing):
+            if (moment == "before") is not asks or not link.wire.has_touched(containing):
                 return data, False
             self._armed = None
         return data[:commit_at], True

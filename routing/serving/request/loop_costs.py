@@ -80,7 +80,7 @@ class Tally:
         return self._cost.total_nano + fees_nano
 
     @property
-    def whole(self) -> Charge:
+    def whole_charge(self) -> Charge:
         """For an answer in full, or as far as its caller stayed."""
         return _charge(
             self._turns_nano + self._fees_nano, self._own_turns_nano + self._own_fees_nano

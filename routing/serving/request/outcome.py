@@ -229,7 +229,7 @@ def loop_outcome(
     """The end of a loop whose turns were counted."""
     assert progress.loop is not None
     tally = progress.loop.tally
-    charge = tally.whole
+    charge = tally.whole_charge
     return Outcome(
         status=200,
         usage=tally.usage,

@@ -85,7 +85,7 @@ def test_each_end_user_and_each_endpoint_has_counters_of_its_own() -> None:
     assert rule_set().allow(Marks("ada")) is NOTHING
 
 
-def count_made(rules: RuleSet, marks: Iterable[Marks], model: str = "m") -> int:
+def count_new_allowances(rules: RuleSet, marks: Iterable[Marks], model: str = "m") -> int:
     """How many allowances are kept that were not there before."""
     find_allowance.cache_clear()
     for each in marks:
@@ -100,11 +100,14 @@ def test_what_no_rule_counts_makes_no_allowance_of_its_own() -> None:
         {"scope": {"model": "acme/small", "provider": "acme"}, "requests_per_minute": 5},
     )
     strangers = [Marks(f"user-{number}", {"team": f"{number}"}) for number in range(50)]
-    assert count_made(fixed, strangers) == 1
-    assert count_made(fixed, [*strangers, Marks(), Marks("*", {"team": "*"})]) == 1
-    assert count_made(fixed, [Marks("ada", {"team": "blue"}), Marks("ada"), Marks()]) == 3
+    assert count_new_allowances(fixed, strangers) == 1
+    assert count_new_allowances(fixed, [*strangers, Marks(), Marks("*", {"team": "*"})]) == 1
+    assert count_new_allowances(fixed, [Marks("ada", {"team": "blue"}), Marks("ada"), Marks()]) == 3
     assert fixed.allow(Marks(), "acme/small", "p") is fixed.allow(Marks(), "acme/small", "q")
-    assert count_made(rule_set({"scope": {"tag": "team=*"}, "concurrent": 1}), strangers) == 50
+    assert (
+        count_new_allowances(rule_set({"scope": {"tag": "team=*"}, "concurrent": 1}), strangers)
+        == 50
+    )
 
 
 @pytest.mark.parametrize("scope", [{"user": "*"}, {"tag": "team=*"}])
@@ -112,10 +115,10 @@ def test_long_names_are_counted_and_not_kept(scope: dict[str, str]) -> None:
     rules = rule_set({"scope": scope, "requests_per_minute": 9})
     short, long = "x" * NAME_CHARS_MAX, "x" * (NAME_CHARS_MAX + 1)
     marks = Marks(long, {"team": long})
-    assert count_made(rules, [marks]) == 0
+    assert count_new_allowances(rules, [marks]) == 0
     assert rules.allow(marks) == rules.allow(marks) != rules.allow(Marks())
     assert len(rules.allow(marks).windows) == 1
-    assert count_made(rules, [Marks(short, {"team": short})]) == 1
+    assert count_new_allowances(rules, [Marks(short, {"team": short})]) == 1
 
 
 def test_users_and_keys_that_are_read_again_leave_only_so_many_allowances() -> None:

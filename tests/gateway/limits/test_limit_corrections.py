@@ -46,7 +46,7 @@ class Scripted:
     def say(self, *used: int, refused: int = 0, more: int = 0) -> None:
         self.store.answer = LimitAnswer(self.now, refused, more, list(used))
 
-    def used(self, *limits: Limit) -> list[int]:
+    def list_used(self, *limits: Limit) -> list[int]:
         return [limit.most - self.limiter.find_tightest([limit]).left for limit in limits]
 
 
@@ -63,25 +63,25 @@ def test_a_correction_is_told_to_the_store_where_the_store_counted_the_use() -> 
     limiter.add(taken, [0, 0])
     assert told == []
     limiter.add(taken, [-4, 0])
-    assert (told.pop(), process.used(A, B)) == ([("a", process.start, -4)], [6, 20])
+    assert (told.pop(), process.list_used(A, B)) == ([("a", process.start, -4)], [6, 20])
     limiter.add(taken, [5, -30])
     assert told.pop() == [("a", process.start, 5), ("b", process.start, -30)]
-    assert process.used(A, B) == [11, 0]
+    assert process.list_used(A, B) == [11, 0]
 
     # A day later the store still hears of it, and here the new day's count stands.
     process.now += DAY_S
     process.say(10, 10)
     assert isinstance(limiter.take(A, B), Taken)
     limiter.add(taken, [-4, -4])
-    assert (len(told.pop()), process.used(A, B)) == (2, [10, 10])
+    assert (len(told.pop()), process.list_used(A, B)) == (2, [10, 10])
 
     # What this process counted by itself is its own.
     process.store.answer = None
     own = limiter.take(A)
     assert isinstance(own, Taken)
-    assert (own.is_local, process.used(A)) == (True, [20])
+    assert (own.is_local, process.list_used(A)) == (True, [20])
     limiter.add(own, [-5])
-    assert (told, process.used(A)) == ([], [15])
+    assert (told, process.list_used(A)) == ([], [15])
 
 
 def test_room_that_the_store_gave_is_used_without_it_and_given_back_at_the_end() -> None:
@@ -102,7 +102,7 @@ def test_room_that_the_store_gave_is_used_without_it_and_given_back_at_the_end()
     # What was not needed stays with the room; not so what this process had counted alone.
     limiter.add(taken, [-3])
     limiter.add(taken._replace(is_local=True), [-7])
-    assert (told, process.used(A)) == ([], [60 - 7])
+    assert (told, process.list_used(A)) == ([], [60 - 7])
     # What it needed beyond that is used by now, and the room is not.
     limiter.add(taken, [4])
     assert told.pop() == [("a", process.start, 4)]

@@ -62,7 +62,9 @@ def test_lost_secrets_are_replaced_and_the_rest_is_optional(start_run: StartRun)
     assert run.children("routing.simulator") == []
     assert f"curl -s {found['base_url']}/models" in run.stdout
     # A well-known provider is added by its key.
-    run.until(lambda: "gateway: add_provider groq failed (exit 1)" in run.stderr, "the attempt")
+    run.wait_until(
+        lambda: "gateway: add_provider groq failed (exit 1)" in run.stderr, "the attempt"
+    )
     assert "gsk-made-up" not in run.stderr
     ready = requests.get(f"{found['root_url']}/readyz", timeout=5)
     assert (ready.status_code, ready.json()["checks"]["hints"]["ok"]) == (200, False)
@@ -83,8 +85,8 @@ def test_d3_an_absent_database_is_waited_for(
     url = cluster.url("postgres")
     run = start_run(DATABASE_URL=url, REDIS_URL=stores.redis_url, PORT=str(port))
 
-    run.until(lambda: "waiting for the database" in run.stderr, "the news")
-    run.until(lambda: run.probe("/healthz", root_url) == 200, "liveness")
+    run.wait_until(lambda: "waiting for the database" in run.stderr, "the news")
+    run.wait_until(lambda: run.probe("/healthz", root_url) == 200, "liveness")
     assert run.probe("/readyz", root_url) == 503
     assert not run.ready_file.exists()
 
@@ -148,7 +150,7 @@ CHILDREN = {
 def test_a_child_that_dies_comes_back_but_not_the_fifth_time(start_run: StartRun) -> None:
     run = start_run()
     facts = run.ready()
-    run.until(lambda: all(run.children(part) for part in CHILDREN.values()), "all of them")
+    run.wait_until(lambda: all(run.children(part) for part in CHILDREN.values()), "all of them")
     first = {name: run.children(part) for name, part in CHILDREN.items()}
 
     for pids in first.values():
@@ -156,14 +158,14 @@ def test_a_child_that_dies_comes_back_but_not_the_fifth_time(start_run: StartRun
 
     for name, part in CHILDREN.items():
         news = f"gateway: {name} died (SIGKILL); restarting in 0.5 s"
-        run.until(lambda news=news: news in run.stderr, news)  # type: ignore[misc]  # Bound now.
-        run.until(lambda n=name, p=part: not set(run.children(p)) <= set(first[n]), name)  # type: ignore[misc]  # Bound now.
-    run.until(lambda: run.probe("/readyz", facts["root_url"]) == 200, "readiness")
-    run.until(lambda: run.probe("/_health", facts["simulator_url"]) == 200, "the simulator")
+        run.wait_until(lambda news=news: news in run.stderr, news)  # type: ignore[misc]  # Bound now.
+        run.wait_until(lambda n=name, p=part: not set(run.children(p)) <= set(first[n]), name)  # type: ignore[misc]  # Bound now.
+    run.wait_until(lambda: run.probe("/readyz", facts["root_url"]) == 200, "readiness")
+    run.wait_until(lambda: run.probe("/_health", facts["simulator_url"]) == 200, "the simulator")
     while run.process.poll() is None:
         for pid in run.children(" beat "):
             os.kill(pid, signal.SIGKILL)
-        run.until(
+        run.wait_until(
             lambda: bool(run.children(" beat ")) or run.process.poll() is not None,
             "beat or the end",
         )
@@ -204,6 +206,6 @@ def test_a_signal_stops_it(start_run: StartRun, number: int, whom: str) -> None:
 
 def test_a_stop_during_the_start_leaves_nothing(start_run: StartRun) -> None:
     run = start_run()
-    run.until(lambda: bool(run.children("gateway.run.prepare")), "preparing")
+    run.wait_until(lambda: bool(run.children("gateway.run.prepare")), "preparing")
     run.stop(signal.SIGTERM)
     assert not run.ready_file.exists()

@@ -51,7 +51,7 @@ def test_frames_come_whole_whatever_pieces_they_were_sent_in(pieces: list[bytes]
 
 
 @pytest.fixture
-def apart() -> Iterator[Callable[..., SubprocessWorker]]:
+def begin_worker() -> Iterator[Callable[..., SubprocessWorker]]:
     begun: list[SubprocessWorker] = []
 
     def begin(*words: str, **env: str) -> SubprocessWorker:
@@ -64,26 +64,26 @@ def apart() -> Iterator[Callable[..., SubprocessWorker]]:
 
 
 def test_nobody_waits_for_a_program_that_is_silent_or_full(
-    apart: Callable[..., SubprocessWorker],
+    begin_worker: Callable[..., SubprocessWorker],
 ) -> None:
     with pytest.raises(WorkerTimeout):
-        apart(CAT).receive(1000, time.monotonic() + 0.05)
+        begin_worker(CAT).receive(1000, time.monotonic() + 0.05)
     with pytest.raises(WorkerTimeout):
-        apart("/bin/sleep", "60").send(b"x" * 10_000_000, time.monotonic() + 0.2)
+        begin_worker("/bin/sleep", "60").send(b"x" * 10_000_000, time.monotonic() + 0.2)
 
 
-def test_what_is_no_frame_is_told_as_the_end(apart: Callable[..., SubprocessWorker]) -> None:
-    cat, ended = apart(CAT), apart("/bin/true")
+def test_what_is_no_frame_is_told_as_the_end(begin_worker: Callable[..., SubprocessWorker]) -> None:
+    cat, ended = begin_worker(CAT), begin_worker("/bin/true")
     cat.send(b"x" * 101, soon())
     for program in (cat, ended):
         with pytest.raises(WorkerEnded):
             program.receive(100, soon())
     with pytest.raises(OSError, match="No such file"):
-        apart("/nowhere/program")
+        begin_worker("/nowhere/program")
 
 
-def test_its_environment_is_what_it_is_given(apart: Callable[..., SubprocessWorker]) -> None:
-    program = apart("/bin/sh", "-c", "printf '\\0\\0\\0\\3'; printf $A", A="abc")
+def test_its_environment_is_what_it_is_given(begin_worker: Callable[..., SubprocessWorker]) -> None:
+    program = begin_worker("/bin/sh", "-c", "printf '\\0\\0\\0\\3'; printf $A", A="abc")
     assert program.receive(100, soon()) == b"abc"
 
 

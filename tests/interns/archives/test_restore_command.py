@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.django_db, pytest.mark.both]
 @pytest.fixture
 def archive(farm: Farm, settings: Any, tmp_path: Path) -> WorkspaceArchive:
     settings.GATEWAY_HOME = tmp_path / "home"
-    donor = Intern.objects.get(pk=farm.suspended()["id"])
+    donor = Intern.objects.get(pk=farm.create_suspended()["id"])
     return service.archive_workspace(donor, current_driver())
 
 
@@ -37,7 +37,7 @@ def boot(farm: Farm, heir: Any) -> Any:
 def test_who_was_booted_while_the_archive_was_read_keeps_the_disk(
     farm: Farm, archive: WorkspaceArchive, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    heir = farm.suspended()
+    heir = farm.create_suspended()
     service.archive_workspace(Intern.objects.get(pk=heir["id"]), current_driver())
     Intern.objects.filter(pk=heir["id"]).update(is_disk_partial=True)
 
@@ -57,7 +57,7 @@ def test_who_was_booted_while_the_archive_was_read_keeps_the_disk(
 def test_nobody_boots_a_disk_that_is_being_filled(
     farm: Farm, archive: WorkspaceArchive, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    heir = farm.suspended()
+    heir = farm.create_suspended()
     driver: Any = current_driver()
     fill, before = driver.restore, Intern.objects.get(pk=heir["id"])
 
@@ -80,7 +80,7 @@ def test_nobody_boots_a_disk_that_is_being_filled(
 def test_nobody_takes_a_disk_away_that_is_being_filled(
     farm: Farm, archive: WorkspaceArchive, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    heir = farm.suspended()
+    heir = farm.create_suspended()
     driver: Any = current_driver()
     fill = driver.restore
 
@@ -114,6 +114,6 @@ def test_a_restore_that_fails_keeps_nobody_from_booting(
 def test_a_disk_that_is_there_in_part_is_not_archived(
     farm: Farm, archive: WorkspaceArchive
 ) -> None:
-    made = farm.suspended()
+    made = farm.create_suspended()
     Intern.objects.filter(pk=made["id"]).update(is_disk_partial=True)
     assert service.archive_stopped(farm.row(made["id"]), current_driver()) is None

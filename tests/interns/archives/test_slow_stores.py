@@ -38,7 +38,7 @@ def elsewhere(farm: Farm, tmp_path: Path, settings: Any, monkeypatch: pytest.Mon
 
 @pytest.mark.django_db
 def test_a_store_that_is_silent(farm: Farm, elsewhere: Any) -> None:
-    made = farm.suspended()
+    made = farm.create_suspended()
     intern_id = made["id"]
     farm.queue.at_once = True
     with RawUpstream(Peer.hold) as silent:
@@ -56,7 +56,7 @@ def test_a_store_that_is_silent(farm: Farm, elsewhere: Any) -> None:
     # Once it works the disk is still there to be kept.
     with FakeS3() as s3:
         elsewhere(s3.url, GIVEN_UP_S, whole_s=60)
-        farm.refused(409, "workspace_archive_failed", "DELETE", f"/interns/{intern_id}")
+        farm.expect_refusal(409, "workspace_archive_failed", "DELETE", f"/interns/{intern_id}")
         word = {"acknowledge_workspace_loss": True}
         farm.ok("DELETE", f"/interns/{intern_id}", word, status=202)
         farm.get(intern_id, status=404)

@@ -100,7 +100,7 @@ class Run:
 
 
 class ScriptedAgent:
-    """`told`, `answers`, `steered` and `cancelled` are what it heard, in order."""
+    """`bodies`, `answers`, `steered` and `cancelled` are what it heard, in order."""
 
     def __init__(self, path: Path, *, name: str = "research") -> None:
         self.path = path
@@ -117,7 +117,7 @@ class ScriptedAgent:
         threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True).start()
 
     @property
-    def told(self) -> list[dict[str, Any]]:
+    def bodies(self) -> list[dict[str, Any]]:
         return [run.told for run in self.runs]
 
     def script(self, *steps: Step) -> None:

@@ -89,24 +89,24 @@ def path_of(intern: Any) -> str:
 @pytest.mark.both
 @pytest.mark.django_db
 def test_chat_without_stream(farm: Farm) -> None:
-    path = path_of(farm.running())
-    said = farm.refused(400, "bad_request", "POST", path, {"messages": user()})
+    path = path_of(farm.create_running())
+    said = farm.expect_refusal(400, "bad_request", "POST", path, {"messages": user()})
     assert said["message"].startswith("Invalid chat request (stream")
     assert [issue["path"] for issue in said["metadata"]["issues"]] == ["stream"]
     assert said["metadata"]["retryable"] is False
     for raw in (b"{bad", b"[]", b'"x"', b"\xff"):
-        farm.refused(400, "bad_request", "POST", path, raw)
-    farm.refused(413, "payload_too_large", "POST", path, STREAMED | {"x": "y" * 1_048_577})
+        farm.expect_refusal(400, "bad_request", "POST", path, raw)
+    farm.expect_refusal(413, "payload_too_large", "POST", path, STREAMED | {"x": "y" * 1_048_577})
     plain = {"Content_Type": "text/plain"}
-    farm.refused(415, "unsupported_media_type", "POST", path, b"{}", **plain)
-    farm.refused(400, "bad_request", "POST", path, STREAMED, X_Session_Id="s" * 257)
+    farm.expect_refusal(415, "unsupported_media_type", "POST", path, b"{}", **plain)
+    farm.expect_refusal(400, "bad_request", "POST", path, STREAMED, X_Session_Id="s" * 257)
     assert not ChatRun.objects.exists()
 
 
 @pytest.mark.both
 @pytest.mark.django_db
 def test_chat_on_an_intern_that_does_not_run(farm: Farm) -> None:
-    made = farm.running()
+    made = farm.create_running()
     row = Intern.objects.filter(pk=made["id"])
     now = datetime.now(UTC)
     lease = {"lease_id": uuid4(), "lease_kind": "suspend", "operation_id": uuid4()}
@@ -117,6 +117,6 @@ def test_chat_on_an_intern_that_does_not_run(farm: Farm) -> None:
     )
     for changes in standings:
         row.update(**changes)
-        said = farm.refused(409, "intern_not_ready", "POST", path_of(made), STREAMED)
+        said = farm.expect_refusal(409, "intern_not_ready", "POST", path_of(made), STREAMED)
         assert said["message"] == "This intern is not running."
         assert said["metadata"]["retryable"] is True

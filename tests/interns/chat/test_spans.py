@@ -50,7 +50,7 @@ def test_a_turn_is_a_span_whose_place_its_agent_is_told(
     assert turn.attributes["gateway.intern.run_id"] == str(run.pk)
     assert turn.attributes["gateway.intern.outcome"] == "completed"
     assert turn.attributes["gen_ai.usage.input_tokens"] == USAGE["prompt_tokens"]
-    (told,) = room.agent.told
+    (told,) = room.agent.bodies
     assert told["traceparent"] == f"00-{TRACE}-{turn.span_id}-01"
     assert CANARY.encode() not in b"".join(collector.bodies)
 

@@ -44,14 +44,14 @@ def test_a_turn_from_the_first_chunk_to_the_last(room: Room) -> None:
     assert last == head | {"choices": [], "session_id": session, "usage": USAGE}
     assert done == "[DONE]"
     assert (run.state, run.ended_because, run.usage) == ("completed", "", USAGE)
-    (told,) = room.agent.told
+    (told,) = room.agent.bodies
     assert told["text"] == "Hello?"
     assert (told["session_id"], told["approval_mode"]) == (session, "self-drive")
 
 
 def test_a_session_goes_on_under_its_id(room: Room) -> None:
     ids = [list(events_of(room.say(session_id="mine ☂")))[-2]["session_id"] for _ in range(2)]
-    assert ids == [told["session_id"] for told in room.agent.told] == ["mine ☂"] * 2
+    assert ids == [told["session_id"] for told in room.agent.bodies] == ["mine ☂"] * 2
 
 
 @pytest.mark.both
@@ -72,7 +72,7 @@ def test_a_pause_and_its_answer_are_one_run(room: Room) -> None:
     key = room.account.management_key
     events = room.server.get("/api/v1/notifications/events", key=key).json()["data"]
     assert "intern.waiting" in {event["kind"] for event in events}
-    assert room.agent.told[0]["approval_mode"] == "manual"
+    assert room.agent.bodies[0]["approval_mode"] == "manual"
 
     assert refusal_of(room.answer("s", "sure")) == (400, "bad_request", False)
     assert room.runs()[0].state == "waiting"

@@ -114,7 +114,7 @@ class Bench:
 
 @pytest.fixture
 def bench(farm: Farm) -> Bench:
-    intern = Intern.objects.get(pk=farm.running()["id"])
+    intern = Intern.objects.get(pk=farm.create_running()["id"])
     hands = Hands()
     driver: Any = Driver(hands)
     clock = hands.clock()

@@ -82,7 +82,7 @@ class Machine:
     def workspace(self, intern_id: str) -> Path:
         return self.home / "interns" / intern_id / "disk" / "workspace"
 
-    def running(self) -> set[str]:
+    def list_running(self) -> set[str]:
         """Interns that have a living agent there."""
         return {file.parents[1].name for file in self._runtimes() if _is_alive(file)}
 
@@ -123,7 +123,7 @@ class Fleet:
             cwd=PROJECT,
         )
         self._watch.start()
-        self.until(lambda: self.alive() == set(self.machines), "all machines are there")
+        self.wait_until(lambda: self.alive() == set(self.machines), "all machines are there")
         return self
 
     def stop(self) -> None:
@@ -136,13 +136,13 @@ class Fleet:
         while not self._over.wait(0.1):
             seen: set[str] = set()
             for machine in self.machines.values():
-                found = machine.running()
+                found = machine.list_running()
                 # One that ends while it is looked for elsewhere is seen once.
                 if both := {each for each in found & seen if len(self.places(each)) > 1}:
                     self.twice.append(both)
                 seen |= found
 
-    def until(self, holds: Callable[[], bool], what: str) -> None:
+    def wait_until(self, holds: Callable[[], bool], what: str) -> None:
         deadline = time.monotonic() + PATIENCE_S
         while not holds():
             if time.monotonic() > deadline:
@@ -177,7 +177,7 @@ class Fleet:
 
     def places(self, intern_id: str) -> list[str]:
         """The machines on which it has a living agent."""
-        return [name for name, each in self.machines.items() if intern_id in each.running()]
+        return [name for name, each in self.machines.items() if intern_id in each.list_running()]
 
     def all_run_once(self, interns: list[str]) -> bool:
         statuses = self.statuses()
@@ -195,16 +195,18 @@ class Fleet:
             ]
             for n in range(count)
         ]
-        self.until(lambda: self.all_run_once(made), "all run")
+        self.wait_until(lambda: self.all_run_once(made), "all run")
         self._write(made, "acknowledged.txt")
         for each in made:
             # Where the machine is busy it is 408, and goes on.
             self.call("POST", f"/interns/{each}/suspend", 200, 408)
-        self.until(lambda: {self.statuses()[each] for each in made} == {"stopped"}, "all stopped")
-        self.until(lambda: not any(h["unarchived"] for h in self.hosts().values()), "archived")
+        self.wait_until(
+            lambda: {self.statuses()[each] for each in made} == {"stopped"}, "all stopped"
+        )
+        self.wait_until(lambda: not any(h["unarchived"] for h in self.hosts().values()), "archived")
         for each in made:
             self.call("POST", f"/interns/{each}/provision", 202)
-        self.until(lambda: self.all_run_once(made), "all run again")
+        self.wait_until(lambda: self.all_run_once(made), "all run again")
         self._write(made, "since.txt")
         return made
 

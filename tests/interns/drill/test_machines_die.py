@@ -20,18 +20,18 @@ def test_one_machine_dies_and_another_is_cut_off_and_both_come_back(
         assert {name for each in made for name in fleet.places(each)} == {"a", "b", "c"}
 
         fleet.machines["a"].kill()
-        fleet.until(lambda: "a" not in fleet.alive(), "a counts as gone")
-        fleet.until(lambda: fleet.all_run_once(made), "all run on b and c")
+        fleet.wait_until(lambda: "a" not in fleet.alive(), "a counts as gone")
+        fleet.wait_until(lambda: fleet.all_run_once(made), "all run on b and c")
         # Its agents live on for a moment, and must not once others begin.
         assert ["b"] in map(fleet.places, made)
         fleet.machines["b"].freeze()
-        fleet.until(lambda: "b" not in fleet.alive(), "b counts as gone")
-        fleet.until(lambda: fleet.all_run_once(made), "all run on c")
+        fleet.wait_until(lambda: "b" not in fleet.alive(), "b counts as gone")
+        fleet.wait_until(lambda: fleet.all_run_once(made), "all run on c")
         assert {name for each in made for name in fleet.places(each)} == {"c"}
 
         fleet.machines["b"].freeze(is_on=False)
         fleet.machines["a"].start()
-        fleet.until(lambda: fleet.alive() == {"a", "b", "c"}, "all are back")
+        fleet.wait_until(lambda: fleet.alive() == {"a", "b", "c"}, "all are back")
         # They own nothing of what they had.
         assert fleet.all_run_once(made)
         for each in made:

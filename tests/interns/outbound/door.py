@@ -27,7 +27,7 @@ class Door:
         assert status == 200, said
         return said
 
-    def refused(self, status: int, reason: str, **body: Any) -> str:
+    def expect_refusal(self, status: int, reason: str, **body: Any) -> str:
         """The message of a refusal."""
         got, said = self.ask(**body)
         assert got == status, said
@@ -45,5 +45,5 @@ class Door:
 
 def open_door(site: Site) -> Door:
     team = open_team()
-    intern, _ = team.running()
+    intern, _ = team.create_running()
     return Door(team, intern, site)

@@ -29,7 +29,7 @@ class Site(LocalSite):
     met: list[Met] = field(default_factory=list)
 
     @property
-    def named(self) -> str:
+    def named_url(self) -> str:
         return f"http://localhost:{self.port}"
 
 

@@ -115,11 +115,11 @@ def test_a_secret_goes_to_its_exact_hosts_alone_and_over_tls(door: Door, site: S
         *((f"http://{host}:{site.port}/", "") for host in ("127.0.0.1", "sub.localhost", "host")),
         ("http://api.example.com/", " over plain http"),
     ):
-        told = door.refused(403, "secret_not_released", url=url, headers=SAY)
+        told = door.expect_refusal(403, "secret_not_released", url=url, headers=SAY)
         host = url.split("/")[2].partition(":")[0]
         assert told == f"The secret token is not released to {host}{over}"
     assert site.met == []
-    for url in (site.named, f"http://LOCALHOST.:{site.port}"):
+    for url in (site.named_url, f"http://LOCALHOST.:{site.port}"):
         assert door.fetch(url, headers=SAY)["secrets"] == ["token"]
 
 
@@ -138,7 +138,7 @@ def test_over_tls_it_reaches_a_host_of_the_internet(
         monkeypatch.setattr(dialing, "_getaddrinfo", lambda *_: here)
         said = door.fetch(f"https://upstream.example:{site.port}/spelled", headers=SAY)
         other = f"https://other.example:{site.port}"
-        door.refused(502, "site_unreachable", url=other, timeout_seconds=2)
+        door.expect_refusal(502, "site_unreachable", url=other, timeout_seconds=2)
         doors.door_for("upstream.example", private=()).close_idle()
     assert site.met[0].headers["x-say"] == VALUE
     assert (len(site.met), said["secrets"]) == (1, ["token"])
@@ -149,18 +149,18 @@ def test_the_winner_alone_counts(door: Door, site: Site) -> None:
     """The workspace's would fit the host, but the intern has one of its own by that name."""
     door.keep("token", "shared")
     door.keep("token", "own", ["localhost"], place=vault_path(door.intern))
-    door.refused(403, "secret_not_released", url=site.url, headers=SAY)
-    door.fetch(site.named, headers=SAY)
+    door.expect_refusal(403, "secret_not_released", url=site.url, headers=SAY)
+    door.fetch(site.named_url, headers=SAY)
     assert site.met[0].headers["x-say"] == "own"
 
 
 def test_secrets_that_are_not_there(door: Door, site: Site) -> None:
-    told = door.refused(404, "secret_unknown", url=site.url, headers=SAY)
+    told = door.expect_refusal(404, "secret_unknown", url=site.url, headers=SAY)
     assert told == "The intern has no secret token"
     # Names of the gateway's own are none that anybody can write.
     put_managed(door.intern.pk, "router_api_key", "sk-own", ["127.0.0.1"])
     for body in ("{{basic:u:token}}", "{{secret:_router_api_key}}"):
-        door.refused(404, "secret_unknown", url=site.url, body=body, method="POST")
+        door.expect_refusal(404, "secret_unknown", url=site.url, body=body, method="POST")
     assert site.met == []
 
     # Nor is any released when the attached vault is gone.
@@ -169,13 +169,13 @@ def test_secrets_that_are_not_there(door: Door, site: Site) -> None:
     door.keep("token")
     assert door.fetch(headers=SAY)["secrets"] == ["token"]
     delete_intern_vault(lender.pk)
-    door.refused(404, "not_found", url=site.url, headers=SAY)
+    door.expect_refusal(404, "not_found", url=site.url, headers=SAY)
     assert door.fetch()["status"] == 200
 
 
 def test_a_value_that_no_header_carries(door: Door, site: Site) -> None:
     door.keep("token", "two\r\nX-Evil: lines")
-    told = door.refused(403, "secret_not_released", url=site.url, headers=SAY)
+    told = door.expect_refusal(403, "secret_not_released", url=site.url, headers=SAY)
     assert told == "The secret token holds characters that no header can carry"
     door.keep("token", "with a last line break\n")
     door.fetch(headers=SAY)
@@ -187,13 +187,13 @@ def test_more_and_longer_secrets_than_can_be_looked_for(door: Door, site: Site) 
         door.keep(f"s{number}", "v" * 65_536)
     assert door.fetch()["status"] == 200
     door.keep("one_more", "v")
-    told = door.refused(403, "secret_not_released", url=site.url)
+    told = door.expect_refusal(403, "secret_not_released", url=site.url)
     assert told == "The secrets bound to 127.0.0.1 are too long together"
     now = datetime.now(UTC)
     more = {"vault": vault_of(door.intern), "hosts": ["127.0.0.1"]}
     more |= {"created_at": now, "updated_at": now}
     VaultSecret.objects.bulk_create(VaultSecret(name=f"o{n}", **more) for n in range(200))
-    told = door.refused(403, "secret_not_released", url=site.url)
+    told = door.expect_refusal(403, "secret_not_released", url=site.url)
     assert told == "More than 200 secrets are bound to 127.0.0.1"
     assert door.team.names(f"{SHARED}?limit=1")
 
@@ -220,7 +220,7 @@ def test_redirects_are_followed_and_told_up_to_five(door: Door, site: Site) -> N
 def test_what_is_bound_to_one_host_does_not_follow_to_another(door: Door, site: Site) -> None:
     door.keep("token")
     headers = SAY | {"Authorization": "Bearer plain", "Cookie": "plain", "X-Kept": "kept"}
-    door.fetch(f"/redirect?to={site.named}/end", headers=headers)
+    door.fetch(f"/redirect?to={site.named_url}/end", headers=headers)
     first, last = site.met
     assert first.headers["x-say"] == VALUE
     assert {"x-say", "authorization", "cookie"} & set(last.headers) == set()
@@ -233,7 +233,7 @@ def test_what_is_bound_to_one_host_does_not_follow_to_another(door: Door, site: 
 
 def test_a_body_with_a_secret_goes_nowhere_else(door: Door, site: Site) -> None:
     door.keep("token")
-    path = f"/redirect?status=307&to={site.named}/end"
+    path = f"/redirect?status=307&to={site.named_url}/end"
     said = door.fetch(path, method="POST", body="{{secret:token}}")
     assert (said["status"], len(site.met)) == (307, 1)
     said = door.fetch(path, method="POST", body="plain")
@@ -246,7 +246,7 @@ def test_a_body_with_a_secret_goes_nowhere_else(door: Door, site: Site) -> None:
 
 
 def test_time_and_size_are_bounded(door: Door, site: Site) -> None:
-    said = door.refused(504, "timeout", url=f"{site.url}/silent", timeout_seconds=0.2)
+    said = door.expect_refusal(504, "timeout", url=f"{site.url}/silent", timeout_seconds=0.2)
     assert said == "The site took too long"
     said = door.fetch("/endless", timeout_seconds=0.6, max_bytes=5_000_000)
     assert (said["truncated"], set(said["body"])) == (True, {"z"})
@@ -260,14 +260,14 @@ def test_time_and_size_are_bounded(door: Door, site: Site) -> None:
 
 
 def test_a_site_that_breaks_off(door: Door, site: Site) -> None:
-    told = door.refused(502, "site_unreachable", url=f"{site.url}/cut")
+    told = door.expect_refusal(502, "site_unreachable", url=f"{site.url}/cut")
     assert told.startswith("The site failed: ")
-    told = door.refused(502, "site_unreachable", url="http://127.0.0.1:1024/")
+    told = door.expect_refusal(502, "site_unreachable", url="http://127.0.0.1:1024/")
     assert "127.0.0.1:1024" in told
 
 
 def test_bodies_are_strict(door: Door, site: Site) -> None:
-    door.refused(400, "invalid_body")
+    door.expect_refusal(400, "invalid_body")
     wrong: Any = (
         *({"url": 1}, {"url": ""}, {"url": "http://a.b/" + "a" * 8192}),
         *({"extra": 1}, {"method": "TRACE"}),
@@ -279,7 +279,7 @@ def test_bodies_are_strict(door: Door, site: Site) -> None:
         *({"body": "a", "body_base64": "YQ=="}, {"body_base64": "*"}),
     )
     for body in wrong:
-        door.refused(400, "invalid_body", **{"url": site.url, **body})
+        door.expect_refusal(400, "invalid_body", **{"url": site.url, **body})
     assert site.met == []
 
 
@@ -287,27 +287,27 @@ def test_rates_hold_for_each_intern(
     door: Door, site: Site, settings: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(views._under_way, door.intern.pk, 4)
-    door.refused(429, "rate_limited", url=site.url)
+    door.expect_refusal(429, "rate_limited", url=site.url)
     monkeypatch.setitem(views._under_way, door.intern.pk, 3)
     door.fetch()
     assert views._under_way[door.intern.pk] == 3
     settings.INTERN_FETCH_RPM = 2
-    door.intern, key = door.team.running("second")
+    door.intern, key = door.team.create_running("second")
     for _ in range(2):
         door.fetch(key=key)
-    door.refused(429, "rate_limited", url=site.url, key=key)
+    door.expect_refusal(429, "rate_limited", url=site.url, key=key)
 
 
 # --- Who may -------------------------------------------------------------------------------------
 
 
 def test_only_the_intern_s_own_key_sends_in_its_name_while_it_runs(door: Door, site: Site) -> None:
-    _, second = door.team.running("second")
+    _, second = door.team.create_running("second")
     keys = {"owner": 403, "boss": 403, "management": 401, "wrong": 401, second: 404}
     assert {key: door.ask(url=site.url, key=key)[0] for key in keys} == keys
     for status in (Status.STOPPED, Status.FAILED):
         Intern.objects.filter(pk=door.intern.pk).update(status=status)
-        door.refused(409, "intern_not_ready", url=site.url)
+        door.expect_refusal(409, "intern_not_ready", url=site.url)
     assert site.met == []
 
 

@@ -49,7 +49,7 @@ class Team:
         assert got == status, said
         return said
 
-    def refused(
+    def expect_refusal(
         self, status: int, method: str, path: str, body: Any = None, *, key: str = "owner"
     ) -> str:
         """The message of a refusal, whose body is the vault's: nothing beside code and message."""
@@ -81,7 +81,7 @@ class Team:
             create_intern_vault(row)
         return row
 
-    def running(self, name: str = "helper") -> tuple[Intern, str]:
+    def create_running(self, name: str = "helper") -> tuple[Intern, str]:
         """One that runs, and its own key's name."""
         row = self.intern(name)
         key, string = create_key(account=self.account, name=name, workspace=self.workspace)

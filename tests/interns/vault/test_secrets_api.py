@@ -62,7 +62,7 @@ def test_lists_are_sorted_by_name_and_paged(team: Team) -> None:
     ):
         for query in ("limit=0", "limit=101", "limit=x", "offset=-1", "offset=10001"):
             name = query.partition("=")[0]
-            assert team.refused(400, "GET", f"{path}?{query}").startswith(f"{name}: ")
+            assert team.expect_refusal(400, "GET", f"{path}?{query}").startswith(f"{name}: ")
 
 
 def test_the_longest_name_value_and_hosts_are_taken_and_other_names_are_refused(team: Team) -> None:
@@ -72,7 +72,7 @@ def test_the_longest_name_value_and_hosts_are_taken_and_other_names_are_refused(
     assert team.put(f"{SHARED}/{'a' * 255}", "ä" * 65536, hosts)["hosts"] == hosts
     for name in (*names, "a.b", "a%0A"):
         for method, path in (("PUT", SHARED), ("DELETE", SHARED), ("PUT", own)):
-            told = team.refused(400, method, f"{path}/{name}", GOOD.get(method))
+            told = team.expect_refusal(400, method, f"{path}/{name}", GOOD.get(method))
             assert told.startswith("name: ")
 
 
@@ -100,7 +100,7 @@ def test_bodies_are_strict(team: Team) -> None:
     own = vault_path(team.intern())
     for body, told in WRONG:
         for path in (TOKEN, f"{own}/a"):
-            assert team.refused(400, "PUT", path, body) == told
+            assert team.expect_refusal(400, "PUT", path, body) == told
     assert team.names() == []
 
 
@@ -110,10 +110,10 @@ def test_a_body_of_one_byte_too_many_is_413(team: Team) -> None:
     assert len(body) < 425_000
     team.ok("PUT", TOKEN, body + " " * (425_000 - len(body)))
     too_large = body + " " * (425_001 - len(body))
-    assert team.refused(413, "PUT", TOKEN, too_large) == "Request payload too large"
+    assert team.expect_refusal(413, "PUT", TOKEN, too_large) == "Request payload too large"
     own = vault_path(team.intern())
-    team.refused(413, "PUT", f"{own}/a", too_large)
-    team.refused(413, "POST", f"{own}/copy", too_large)
+    team.expect_refusal(413, "PUT", f"{own}/a", too_large)
+    team.expect_refusal(413, "POST", f"{own}/copy", too_large)
 
 
 def test_deleting_answers_204_without_a_body_once(team: Team) -> None:
@@ -122,7 +122,7 @@ def test_deleting_answers_204_without_a_body_once(team: Team) -> None:
     for path in (TOKEN, own):
         team.put(path)
         assert team.ask("DELETE", path) == (204, None)
-        assert team.refused(404, "DELETE", path) == "Resource not found"
+        assert team.expect_refusal(404, "DELETE", path) == "Resource not found"
 
 
 def _every_path(intern: Intern) -> list[tuple[str, str]]:
@@ -145,10 +145,10 @@ def test_host_credentials_and_programme_come_first(team: Team, settings: Any) ->
         got, said = team.ask(method, path, key="wrong", HTTP_HOST="eu.example.com")
         assert (got, said["error"]["message"]) == (403, "Forbidden")
     for key in ("management", "sk-rt-v1-nope", ""):
-        assert team.refused(401, "GET", SHARED, key=key) == "Invalid or missing API key"
+        assert team.expect_refusal(401, "GET", SHARED, key=key) == "Invalid or missing API key"
     Account.objects.update(interns_enabled=False)
     for method, path in _every_path(intern):
-        assert team.refused(404, method, path, {"odd": 1}) == "Resource not found"
+        assert team.expect_refusal(404, method, path, {"odd": 1}) == "Resource not found"
 
 
 def test_without_writes_there_are_reads(team: Team) -> None:
@@ -159,7 +159,7 @@ def test_without_writes_there_are_reads(team: Team) -> None:
         if method == "GET":
             team.ok("GET", path)
         else:
-            told = team.refused(503, method, path, "not even looked at")
+            told = team.expect_refusal(503, method, path, "not even looked at")
             assert told == "Vault writes are not enabled"
     assert team.names() == ["github_token"]
 
@@ -171,28 +171,31 @@ def test_interns_of_others_are_not_found(team: Team) -> None:
     team.put(TOKEN)
     # Workspaces share nothing.
     assert team.names(key="elsewhere") == []
-    assert team.refused(404, "DELETE", TOKEN, key="elsewhere") == "Resource not found"
+    assert team.expect_refusal(404, "DELETE", TOKEN, key="elsewhere") == "Resource not found"
     for intern, key in ((stranger.pk, "owner"), (mine.pk, "elsewhere"), ("none", "owner")):
         for method, path in _every_path(mine):
             if "/interns/" in path:
                 path = path.replace(str(mine.pk), str(intern))
-                told = team.refused(404, method, path, GOOD.get(method), key=key)
+                told = team.expect_refusal(404, method, path, GOOD.get(method), key=key)
                 assert told == "Resource not found"
     # The body is looked at before the intern.
     nowhere = f"/vault/interns/{uuid.uuid4()}/secrets/a"
-    assert team.refused(400, "PUT", nowhere, {}).startswith("value")
+    assert team.expect_refusal(400, "PUT", nowhere, {}).startswith("value")
 
 
 def test_an_intern_s_own_key_sees_its_own_secrets_alone(team: Team) -> None:
-    intern, own = team.running()
+    intern, own = team.create_running()
     other = team.intern("second")
     team.put(TOKEN)
     team.put(f"{vault_path(intern)}/a")
     assert team.names(vault_path(intern), key=own) == ["a"]
     assert team.names(vault_path(intern, "/effective-secrets"), key=own) == ["a", "github_token"]
     for method, path in _every_path(other):
-        team.refused(404, method, path, GOOD.get(method), key=own)
-    assert team.refused(403, "PUT", f"{vault_path(intern)}/a", GOOD["PUT"], key=own) == "Forbidden"
+        team.expect_refusal(404, method, path, GOOD.get(method), key=own)
+    assert (
+        team.expect_refusal(403, "PUT", f"{vault_path(intern)}/a", GOOD["PUT"], key=own)
+        == "Forbidden"
+    )
 
 
 def test_every_change_leaves_a_record_without_the_value(team: Team) -> None:
@@ -216,4 +219,4 @@ def test_the_rate_is_the_account_s(team: Team, settings: Any) -> None:
     settings.RATE_VAULT = 2
     team.ok("GET", SHARED)
     team.ok("GET", vault_path(team.intern()), key="boss")
-    assert team.refused(429, "GET", SHARED, key="other") == "Rate limit exceeded"
+    assert team.expect_refusal(429, "GET", SHARED, key="other") == "Rate limit exceeded"

@@ -130,14 +130,18 @@ def test_copies_keep_value_and_hosts_and_stand_alone(team: Team) -> None:
 def test_a_copy_is_all_or_nothing(team: Team) -> None:
     intern = team.intern()
     team.put(f"{SHARED}/a")
-    said = team.refused(404, "POST", vault_path(intern, "/secrets/copy"), {"names": ["a", "none"]})
+    said = team.expect_refusal(
+        404, "POST", vault_path(intern, "/secrets/copy"), {"names": ["a", "none"]}
+    )
     assert said == "Resource not found"
     assert team.names(vault_path(intern)) == []
     team.put(f"{SHARED}/old")
     VaultSecret.objects.filter(name="old").update(hosts=None, fingerprint=None)
     listed = team.ok("GET", SHARED)["data"][1]
     assert (listed["hosts"], listed["fingerprint"]) == (None, None)
-    said = team.refused(409, "POST", vault_path(intern, "/secrets/copy"), {"names": ["a", "old"]})
+    said = team.expect_refusal(
+        409, "POST", vault_path(intern, "/secrets/copy"), {"names": ["a", "old"]}
+    )
     assert said == "Vault request conflicts with existing secrets"
     assert team.names(vault_path(intern)) == []
 
@@ -146,10 +150,10 @@ def test_copies_name_1_to_100_different_secrets(team: Team) -> None:
     path = vault_path(team.intern(), "/secrets/copy")
     many = [f"a{number}" for number in range(101)]
     for names in ([], ["a", "a"], ["A"], [1], ["a"] * 101, many):
-        team.refused(400, "POST", path, {"names": names})
+        team.expect_refusal(400, "POST", path, {"names": names})
     bodies: Any = ({}, [], "{", {"names": ["a"], "hosts": ["a.b"]})
     for body in bodies:
-        team.refused(400, "POST", path, body)
+        team.expect_refusal(400, "POST", path, body)
 
 
 def test_the_intern_s_own_comes_before_the_attached_before_the_workspace_s(team: Team) -> None:
@@ -185,7 +189,7 @@ def test_when_the_attached_vault_is_gone_there_are_none(team: Team) -> None:
     team.put(TOKEN)
     team.put(f"{vault_path(intern)}/a")
     path = vault_path(intern, "/effective-secrets")
-    assert team.refused(404, "GET", path) == "Resource not found"
+    assert team.expect_refusal(404, "GET", path) == "Resource not found"
     # Its own are still to be seen.
     assert team.names(vault_path(intern)) == ["a"]
 
@@ -193,6 +197,8 @@ def test_when_the_attached_vault_is_gone_there_are_none(team: Team) -> None:
 def test_a_vault_that_is_not_there_takes_nothing(team: Team) -> None:
     intern = team.intern(vault=False)
     assert team.names(vault_path(intern)) == []
-    team.refused(404, "PUT", f"{vault_path(intern)}/a", {"value": "v", "hosts": ["a.b"]})
+    team.expect_refusal(404, "PUT", f"{vault_path(intern)}/a", {"value": "v", "hosts": ["a.b"]})
     team.put(TOKEN)
-    team.refused(404, "POST", vault_path(intern, "/secrets/copy"), {"names": ["github_token"]})
+    team.expect_refusal(
+        404, "POST", vault_path(intern, "/secrets/copy"), {"names": ["github_token"]}
+    )

@@ -80,13 +80,13 @@ def test_a_sum_that_no_rounding_explains_is_no_answer() -> None:
 
 
 def test_half_precision_is_forgiven_however_many_digits_are_told() -> None:
-    def read_told(sum_off: float) -> dict[str, Any]:
+    def build_judgement(sum_off: float) -> dict[str, Any]:
         shares = {"other": 0.1234567891234, "billing": 1 - 0.1234567891234 + sum_off}
         return {"type": "choice", "probabilities": shares}
 
-    native.read_judgement(QUEUE, read_told(0.003))
+    native.read_judgement(QUEUE, build_judgement(0.003))
     with pytest.raises(NoAnswer):
-        native.read_judgement(QUEUE, read_told(-0.004))
+        native.read_judgement(QUEUE, build_judgement(-0.004))
 
 
 def test_a_confidence_of_the_upstream_s_own_is_told() -> None:

@@ -72,7 +72,7 @@ def test_masked_and_absent_values_keep_what_is_stored(mine: Manager) -> None:
     changed = mine.ok("GET", path)["data"]
     assert (changed["config"], changed["name"]) == (WEBHOOK["config"] | {"method": "PUT"}, "Other")
     text = "config.headers.X: Invalid input: a masked value, and none is stored"
-    assert mine.refused(400, "PATCH", path, {"config": {"headers": {"X": "****"}}}) == text
+    assert mine.expect_refusal(400, "PATCH", path, {"config": {"headers": {"X": "****"}}}) == text
     assert not AuditRecord.objects.filter(after__icontains="hooks.example").exists()
 
 
@@ -82,7 +82,7 @@ def test_secrets_go_to_no_other_host_unless_they_are_given_again(mine: Manager) 
     text = "config.secretKey: Invalid input: give it again, because the URL leads to another host"
     for host in ("https://evil.example", "https://cloud.langfuse.com:8443"):
         for config in ({"baseUrl": host}, data["config"] | {"baseUrl": host}):
-            assert mine.refused(400, "PATCH", path, {"config": config}) == text
+            assert mine.expect_refusal(400, "PATCH", path, {"config": config}) == text
     mine.ok("PATCH", path, {"config": {"baseUrl": "https://cloud.langfuse.com/there"}})
     given = {"baseUrl": "https://ours.example", "secretKey": "sk-other"}
     mine.ok("PATCH", path, {"config": given})
@@ -91,7 +91,7 @@ def test_secrets_go_to_no_other_host_unless_they_are_given_again(mine: Manager) 
     headers = {"X-Token": "token"}
     hook = make_destination(mine, WEBHOOK, config=WEBHOOK["config"] | {"headers": headers})
     moved = {"url": "https://evil.example"}
-    message = mine.refused(400, "PATCH", f"{PATH}/{hook['id']}", {"config": moved})
+    message = mine.expect_refusal(400, "PATCH", f"{PATH}/{hook['id']}", {"config": moved})
     assert message.startswith("config.headers.X-Token: Invalid input: give it again")
     mine.ok("PATCH", f"{PATH}/{hook['id']}", {"config": moved | {"headers": None}})
 
@@ -106,7 +106,9 @@ def test_secrets_under_another_master_key_are_given_again(mine: Manager) -> None
     assert listed[data["id"]] == {name: data["config"][name] for name in ("publicKey", "baseUrl")}
     assert listed[other["id"]] == other["config"]
     assert mine.ok("PATCH", path, {"enabled": False})["data"]["enabled"] is False
-    without = mine.refused(400, "PATCH", path, {"config": {"baseUrl": "https://ours.example"}})
+    without = mine.expect_refusal(
+        400, "PATCH", path, {"config": {"baseUrl": "https://ours.example"}}
+    )
     assert without.startswith("config.secretKey: ")
 
     mine.ok("PATCH", path, {"config": {"secretKey": "sk-lf-another-one"}})
@@ -173,7 +175,7 @@ NO_DESTINATIONS: list[tuple[dict[str, Any], str]] = [
 def test_what_is_no_destination_is_refused(mine: Manager) -> None:
     for changes, text in NO_DESTINATIONS:
         body = {name: value for name, value in (LANGFUSE | changes).items() if value is not ...}
-        assert mine.refused(400, "POST", PATH, body).startswith(text)
+        assert mine.expect_refusal(400, "POST", PATH, body).startswith(text)
 
 
 def test_keys_are_followed_when_their_string_changes(mine: Manager) -> None:
@@ -192,7 +194,7 @@ def test_five_of_a_type_fit_into_a_workspace(mine: Manager) -> None:
         make_destination(mine, name=f"{number}")
 
     message = "A maximum of 5 destinations per type is allowed"
-    assert mine.refused(409, "POST", PATH, LANGFUSE) == message
+    assert mine.expect_refusal(409, "POST", PATH, LANGFUSE) == message
     make_destination(mine, WEBHOOK)
     own = make_destination(mine, workspace_id=str(team.pk))
     assert mine.ok("GET", f"{PATH}?workspace_id={team.pk}")["data"] == [own]
@@ -213,7 +215,7 @@ def test_one_that_is_switched_on_again_counts_its_drops_anew(mine: Manager) -> N
 def test_deleted_destinations_are_gone_also_with_their_workspace(mine: Manager) -> None:
     data = make_destination(mine)
     assert mine.ok("DELETE", f"{PATH}/{data['id']}") == {"deleted": True}
-    assert mine.refused(404, "GET", f"{PATH}/{data['id']}") == "Resource not found"
+    assert mine.expect_refusal(404, "GET", f"{PATH}/{data['id']}") == "Resource not found"
     team = mine.workspace("team")
     make_destination(mine, workspace_id=str(team.pk))
 

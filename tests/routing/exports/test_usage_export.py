@@ -187,10 +187,10 @@ def test_a_manager_gets_the_own_account_only(mine: Office) -> None:
     expected = ledger_nano(mine.account, MIDNIGHT - timedelta(days=1), MIDNIGHT + timedelta(days=1))
     assert sum(int(line["charge_nano"]) for line in lines) == expected
     boss = Manager(mine.account, mine.users[0], mine.management)
-    boss.refused(400, "GET", "/activity/export?from=2026-03-02&to=2026-03-01")
+    boss.expect_refusal(400, "GET", "/activity/export?from=2026-03-02&to=2026-03-01")
     for odd in ("yesterday", "2026-W01-1", "20260302"):
-        boss.refused(400, "GET", f"/activity/export?from={odd}")
-    boss.refused(400, "GET", "/activity/export?per=hour")
+        boss.expect_refusal(400, "GET", f"/activity/export?from={odd}")
+    boss.expect_refusal(400, "GET", "/activity/export?per=hour")
 
 
 def test_an_operator_downloads_every_account(mine: Office, admin_client: Client) -> None:

@@ -31,21 +31,21 @@ class Bodies:
     def parse(self, body: dict[str, Any], header: str | None = None) -> ChatRequest:
         return self._format.parse(body, session_header=header, models_max=3)
 
-    def accepted(self, header: str | None = None, /, **fields: Any) -> ChatRequest:
+    def parse_fields(self, header: str | None = None, /, **fields: Any) -> ChatRequest:
         return self.parse(self.body(**fields), header)
 
-    def refused(self, header: str | None = None, /, **fields: Any) -> ChatInvalid:
+    def expect_refusal(self, header: str | None = None, /, **fields: Any) -> ChatInvalid:
         with pytest.raises(ChatInvalid) as caught:
-            self.accepted(header, **fields)
+            self.parse_fields(header, **fields)
         return caught.value
 
     def paths(self, header: str | None = None, /, **fields: Any) -> list[str]:
-        return [issue.path for issue in self.refused(header, **fields).issues]
+        return [issue.path for issue in self.expect_refusal(header, **fields).issues]
 
     def text_of(self, **fields: Any) -> str:
-        return str(self.refused(**fields))
+        return str(self.expect_refusal(**fields))
 
 
 BODIES = Bodies(CHAT, messages=[USER])
-chat, accepted, refused = BODIES.body, BODIES.accepted, BODIES.refused
+chat, parse_fields, expect_refusal = BODIES.body, BODIES.parse_fields, BODIES.expect_refusal
 paths, text_of = BODIES.paths, BODIES.text_of

@@ -279,7 +279,7 @@ def test_only_allowed_keys_are_forwarded(
     fields: Body, supported: frozenset[str], cap: int | None
 ) -> None:
     sent = build_forwarded_body(
-        chat_bodies.accepted(**fields),
+        chat_bodies.parse_fields(**fields),
         upstream_model="m",
         supported=supported,
         user_hash="h",

@@ -6,7 +6,7 @@ import pytest
 
 from routing.formats.chat.forward import GATEWAY_FIELDS, build_forwarded_body
 from routing.formats.chat.request import PARAMETER_VOCABULARY
-from tests.routing.formats.chat_bodies import CALL, DATA_URL, FUNCTION, USER, accepted
+from tests.routing.formats.chat_bodies import CALL, DATA_URL, FUNCTION, USER, parse_fields
 
 TOOL_WORDS = "tools tool_choice parallel_tool_calls"
 EPHEMERAL = {"type": "ephemeral"}
@@ -21,7 +21,7 @@ def forward(
     **fields: Any,
 ) -> dict[str, Any]:
     return build_forwarded_body(
-        accepted(**fields),
+        parse_fields(**fields),
         upstream_model="small-1",
         supported=frozenset(supported.split()),
         user_hash=user_hash,

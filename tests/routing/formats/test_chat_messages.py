@@ -11,9 +11,9 @@ from tests.routing.formats.chat_bodies import (
     DATA_URL,
     USER,
     Bodies,
-    accepted,
+    expect_refusal,
+    parse_fields,
     paths,
-    refused,
     text_of,
 )
 from tests.routing.formats.messages import bodies as messages
@@ -64,7 +64,7 @@ def test_an_unknown_role_and_what_is_no_message_are_named_at_their_path() -> Non
     ],
 )
 def test_a_message_may_be_empty_and_stand_anywhere(message: Body) -> None:
-    accepted(messages=[message, USER, USER, message])
+    parse_fields(messages=[message, USER, USER, message])
 
 
 @pytest.mark.parametrize(
@@ -83,15 +83,15 @@ def test_a_broken_message_is_named_at_its_path(message: Body, path: str) -> None
 
 def test_a_tool_message_answers_an_earlier_call() -> None:
     answer = message_by("tool", "x", tool_call_id="c1")
-    chars = accepted(messages=[USER, CALLED, answer]).prompt_text_chars
+    chars = parse_fields(messages=[USER, CALLED, answer]).prompt_text_chars
     for said in ([USER, answer], [USER, answer, CALLED]):
-        error = refused(messages=said)
+        error = expect_refusal(messages=said)
         assert error.error_type == "invalid_prompt"
         assert [issue.path for issue in error.issues] == ["messages.1.tool_call_id"]
     # A key that such a message does not name may hold anything.
     names: tuple[Any, ...] = (5, True, [], {"a": 1}, None)
     for name in names:
-        odd = accepted(messages=[USER, CALLED, {**answer, "name": name}])
+        odd = parse_fields(messages=[USER, CALLED, {**answer, "name": name}])
         assert odd.prompt_text_chars == chars
 
 
@@ -107,7 +107,7 @@ def test_a_tool_message_answers_an_earlier_call() -> None:
     ],
 )
 def test_a_part_of_each_type_passes(part: Body) -> None:
-    accepted(
+    parse_fields(
         messages=[message_by("user", [part]), CALLED, message_by("tool", [part], tool_call_id="c1")]
     )
 
@@ -148,7 +148,7 @@ def test_a_known_reasoning_detail_is_checked_and_an_unknown_one_replayed(
     detail = {"type": f"reasoning.{kind}", **fields}
     said = [message_by("assistant", None, reasoning_details=[{}, detail])]
     if wrong is None:
-        accepted(messages=said)
+        parse_fields(messages=said)
     else:
         assert paths(messages=said) == [f"messages.0.reasoning_details.1.{wrong}"]
 
@@ -208,10 +208,10 @@ WAYS: Final[dict[str, tuple[Bodies, Callable[[str], Body]]]] = {
 def test_an_image_is_of_a_type_that_upstreams_take_whichever_way_it_comes(way: str) -> None:
     bodies, body = WAYS[way]
     for good in ("image/png", "image/jpeg", "image/jpg", "image/gif", "IMAGE/WEBP; charset=x"):
-        bodies.accepted(**body(f"data:{good};base64,AAAA"))
-    bodies.accepted(**body("https://images.example/picture.tiff"))
+        bodies.parse_fields(**body(f"data:{good};base64,AAAA"))
+    bodies.parse_fields(**body("https://images.example/picture.tiff"))
     for bad in ("image/tiff", "image/svg+xml", "image/", "Image/x-icon"):
-        [issue] = bodies.refused(**body(f"data:{bad};base64,AAAA")).issues
+        [issue] = bodies.expect_refusal(**body(f"data:{bad};base64,AAAA")).issues
         assert issue.message.endswith("expected image/jpeg, image/png, image/gif or image/webp")
     if "file" not in way:
         for bad in ("data:text/html,<p>", "data:application/pdf;base64,AAAA", "data:,A", "data:"):
@@ -219,6 +219,6 @@ def test_an_image_is_of_a_type_that_upstreams_take_whichever_way_it_comes(way: s
 
 
 def test_an_image_of_an_answer_may_come_back_whatever_its_type() -> None:
-    accepted(
+    parse_fields(
         messages=[message_by("assistant", None, images=[image("data:image/avif;base64,AAAA")])]
     )

@@ -12,9 +12,9 @@ from tests.routing.formats.chat_bodies import (
     DATA_URL,
     FUNCTION,
     USER,
-    accepted,
+    expect_refusal,
+    parse_fields,
     paths,
-    refused,
 )
 
 IMAGE = {"type": "image_url", "image_url": {"url": DATA_URL}}
@@ -47,8 +47,8 @@ def test_candidates_keep_their_order_without_duplicates(
 
 
 def test_the_newer_spelling_of_the_output_limit_wins() -> None:
-    assert accepted(max_tokens=5, max_completion_tokens=7).max_output_tokens == 7
-    limit = accepted(max_tokens=5.0, max_completion_tokens=None).max_output_tokens
+    assert parse_fields(max_tokens=5, max_completion_tokens=7).max_output_tokens == 7
+    limit = parse_fields(max_tokens=5.0, max_completion_tokens=None).max_output_tokens
     assert repr(limit) == "5"
 
 
@@ -75,7 +75,7 @@ def test_the_newer_spelling_of_the_output_limit_wins() -> None:
 def test_reasoning_and_its_shorthands_become_one(
     fields: dict[str, Any], reasoning: Reasoning | None
 ) -> None:
-    assert accepted(**fields).reasoning == reasoning
+    assert parse_fields(**fields).reasoning == reasoning
 
 
 SHAPE = {"type": "json_schema", "json_schema": {"name": "n", "schema": {"type": "object"}}}
@@ -103,13 +103,13 @@ SHAPE = {"type": "json_schema", "json_schema": {"name": "n", "schema": {"type": 
     ],
 )
 def test_what_an_endpoint_must_support(fields: dict[str, Any], required: set[str]) -> None:
-    assert accepted(**fields).required_parameters == required
+    assert parse_fields(**fields).required_parameters == required
 
 
 def test_small_readings() -> None:
     plain: dict[str, Any] = {"user": "u", "trace": {"trace_id": "t"}, "metadata": {"a": "b"}}
     tools = [FUNCTION, {"type": "web_search"}, {"type": "router:web_search"}]
-    request = accepted(
+    request = parse_fields(
         **plain, preset="p", service_tier="fast", modalities=["image", "text"], tools=tools
     )
     assert {name: getattr(request, name) for name in plain} == plain
@@ -120,21 +120,21 @@ def test_small_readings() -> None:
 
 def test_the_echo_needs_a_stream() -> None:
     debug = {"echo_upstream_body": True}
-    assert accepted(debug=debug, stream=True).echo_upstream_body is True
-    assert accepted(debug=debug).echo_upstream_body is False
-    assert accepted(debug={}, stream=True).echo_upstream_body is False
+    assert parse_fields(debug=debug, stream=True).echo_upstream_body is True
+    assert parse_fields(debug=debug).echo_upstream_body is False
+    assert parse_fields(debug={}, stream=True).echo_upstream_body is False
 
 
 def test_text_is_measured_in_bytes_and_characters() -> None:
-    request = accepted(messages=[{"role": "user", "content": "é😀a"}])
+    request = parse_fields(messages=[{"role": "user", "content": "é😀a"}])
     assert (request.text_bytes, request.prompt_text_chars) == (7, 3)
-    assert accepted(messages=[{"role": "user", "content": "é" * 200_000}]).text_bytes == 400_000
+    assert parse_fields(messages=[{"role": "user", "content": "é" * 200_000}]).text_bytes == 400_000
 
 
 def test_everything_that_becomes_prompt_text_is_counted() -> None:
     details = [{"type": "reasoning.encrypted", "data": "dddd"}]
     thought = {"reasoning": "xyz", "tool_calls": [CALL], "reasoning_details": details}
-    request = accepted(
+    request = parse_fields(
         messages=[
             {"role": "system", "content": [{"type": "text", "text": "12345"}]},
             {"role": "user", "content": "1234", "name": "ab"},
@@ -159,16 +159,16 @@ def test_media_parts_and_their_modalities_are_counted() -> None:
         {"type": "file", "file": {"file_id": "f"}},
     ]
     said = [{"role": "user", "content": parts}, {"role": "assistant", "images": [IMAGE]}]
-    request = accepted(messages=said)
+    request = parse_fields(messages=said)
     assert (request.media_parts, request.text_bytes) == (5, 1)
     assert request.input_modalities == {"image", "audio", "video", "file"}
 
 
 def test_large_texts_are_not_copied_and_many_messages_are_read() -> None:
     text = "x" * 100_000
-    [message] = accepted(messages=[{"role": "user", "content": text}]).body["messages"]
+    [message] = parse_fields(messages=[{"role": "user", "content": text}]).body["messages"]
     assert message["content"] is text
-    request = accepted(messages=[USER] * 100_000)
+    request = parse_fields(messages=[USER] * 100_000)
     assert (request.message_count, request.text_bytes) == (100_000, 200_000)
 
 
@@ -180,26 +180,26 @@ FOUND: dict[str, Any] = {"role": "function", "name": "f", "content": "42"}
 
 
 def test_functions_are_tools_of_which_one_is_called() -> None:
-    request = accepted(functions=[F], function_call={"name": "f"})
+    request = parse_fields(functions=[F], function_call={"name": "f"})
     assert (request.offers_functions, request.tools_given) == (True, True)
     assert not {"functions", "function_call"} & set(request.body)
     assert request.body["tools"] == [FUNCTION]
     assert request.body["tool_choice"] == {"type": "function", "function": {"name": "f"}}
     assert request.body["parallel_tool_calls"] is False
     datetime = {"type": "router:datetime"}
-    assert accepted(tools=[datetime], functions=[F]).body["tools"] == [datetime, FUNCTION]
+    assert parse_fields(tools=[datetime], functions=[F]).body["tools"] == [datetime, FUNCTION]
     for choice in ("auto", "none"):
-        assert accepted(functions=[F], function_call=choice).body["tool_choice"] == choice
-        assert accepted(function_call=choice).body["tool_choice"] == choice
+        assert parse_fields(functions=[F], function_call=choice).body["tool_choice"] == choice
+        assert parse_fields(function_call=choice).body["tool_choice"] == choice
     none_offered: list[Any] = [{"functions": []}, {"functions": None, "function_call": None}]
     for absent in none_offered:
-        request = accepted(**absent)
+        request = parse_fields(**absent)
         assert (request.offers_functions, request.tools_given) == (False, False)
         assert "parallel_tool_calls" not in request.body
 
 
 def test_calls_of_functions_and_their_results_find_each_other() -> None:
-    request = accepted(messages=[USER, CALLING, FOUND, CALLING, {**FOUND, "content": None}])
+    request = parse_fields(messages=[USER, CALLING, FOUND, CALLING, {**FOUND, "content": None}])
     first, second = ({"id": each, "type": "function"} for each in ("call00001", "call00003"))
     assert request.body["messages"] == [
         USER,
@@ -212,11 +212,13 @@ def test_calls_of_functions_and_their_results_find_each_other() -> None:
     none: tuple[Any, ...] = (None, {"name": "", "arguments": ""})
     for empty in none:
         plain = {"role": "assistant", "content": "Hi"}
-        assert accepted(messages=[{**plain, "function_call": empty}]).body["messages"] == [plain]
+        assert parse_fields(messages=[{**plain, "function_call": empty}]).body["messages"] == [
+            plain
+        ]
 
 
 def test_what_is_wrong_with_functions_is_named_in_the_callers_words() -> None:
-    stray = refused(messages=[USER, CALLING, FOUND, FOUND])
+    stray = expect_refusal(messages=[USER, CALLING, FOUND, FOUND])
     assert [issue.path for issue in stray.issues] == ["messages.3.name"]
     assert stray.error_type == "invalid_prompt"
     assert paths(functions=[{"name": "no spaces"}]) == ["functions.0.name"]

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from routing.formats.open_tools import move_tool_settings
-from tests.routing.formats.chat_bodies import FUNCTION, accepted, paths
+from tests.routing.formats.chat_bodies import FUNCTION, parse_fields, paths
 from tests.routing.formats.test_fields import FORMATS
 
 # Which formats have a server tool: chat, messages, responses.
@@ -30,7 +30,7 @@ def tool_paths(kind: str, **parameters: Any) -> list[str]:
 
 
 def use(kind: str, **parameters: Any) -> None:
-    accepted(tools=[{"type": kind, "parameters": parameters}])
+    parse_fields(tools=[{"type": kind, "parameters": parameters}])
 
 
 @pytest.mark.parametrize(("name", "formats"), SERVER_TOOLS.items())
@@ -42,7 +42,7 @@ def test_a_server_tool_needs_no_parameters_and_ignores_unknown_ones(
         if letter not in formats:
             assert bodies.paths(tools=[tool]) == ["tools.0.type"]
             continue
-        assert bodies.accepted(tools=[tool]).server_tools == [tool["type"]]
+        assert bodies.parse_fields(tools=[tool]).server_tools == [tool["type"]]
         odd = {**tool, "parameters": []}
         assert bodies.paths(tools=[odd]) == ["tools.0.parameters"]
 
@@ -55,7 +55,9 @@ def test_a_server_tool_needs_no_parameters_and_ignores_unknown_ones(
     ],
 )
 def test_a_web_search_shorthand_counts_as_the_server_tool(kind: str) -> None:
-    request = accepted(tools=[{"type": kind, "max_results": 25, "parameters": {"mode": "fast"}}])
+    request = parse_fields(
+        tools=[{"type": kind, "max_results": 25, "parameters": {"mode": "fast"}}]
+    )
     assert request.server_tools == ["router:web_search"]
     assert paths(tools=[{"type": kind, "max_results": 26}]) == ["tools.0.max_results"]
     assert tool_paths(kind, mode="x") == ["mode"]
@@ -74,7 +76,9 @@ def test_a_tool_that_chat_does_not_have_is_refused(kind: Any) -> None:
 )
 def test_a_function_tool_is_checked_inside(function: Any, path: str) -> None:
     for good in ("f", "a-b_C9", "x" * 64):
-        accepted(tools=[{"type": "function", "function": {"name": good, "strict": None, "zz": 1}}])
+        parse_fields(
+            tools=[{"type": "function", "function": {"name": good, "strict": None, "zz": 1}}]
+        )
     odd = {"type": "function", "function": function}
     assert set(paths(tools=[odd])) == {f"tools.0.{path}"}
 
@@ -147,8 +151,8 @@ def test_helper_models_have_unique_names(kind: str) -> None:
 
     nameless = {"type": kind}
     for bodies in FORMATS.values():
-        bodies.accepted(tools=[named_tool("a"), named_tool("b"), nameless, DATETIME])
-        bodies.accepted(
+        bodies.parse_fields(tools=[named_tool("a"), named_tool("b"), nameless, DATETIME])
+        bodies.parse_fields(
             tools=[named_tool("a", "router:advisor"), named_tool("a", "router:subagent")]
         )
         assert bodies.paths(tools=[named_tool("a"), named_tool(" a ")]) == [
@@ -185,7 +189,7 @@ def test_a_choice_names_a_tool_that_is_there(
     tools: list[Any], choice: Any, path: str | None
 ) -> None:
     if path is None:
-        accepted(tools=tools, tool_choice=choice)
+        parse_fields(tools=tools, tool_choice=choice)
     else:
         assert paths(tools=tools, tool_choice=choice) == [path]
 
@@ -205,7 +209,7 @@ def test_each_stop_condition_is_checked(
     kind: str, field: str, good: list[Any], bad: list[Any]
 ) -> None:
     for value in good:
-        accepted(stop_server_tools_when=[{"type": kind, field: value}])
+        parse_fields(stop_server_tools_when=[{"type": kind, field: value}])
     for odd in ({"type": kind}, *({"type": kind, field: value} for value in bad)):
         assert paths(stop_server_tools_when=[odd]) == [f"stop_server_tools_when.0.{field}"]
 
@@ -236,7 +240,7 @@ def test_plugin_settings_keep_their_bounds(
     plugin: str, name: str, good: list[Any], bad: list[Any]
 ) -> None:
     for value in good:
-        accepted(plugins=[{"id": plugin, name: value, "zz": 1}])
+        parse_fields(plugins=[{"id": plugin, name: value, "zz": 1}])
     for value in bad:
         found = paths(plugins=[{"id": plugin, name: value}])
         assert found[0].startswith(f"plugins.0.{name}")
@@ -244,15 +248,15 @@ def test_plugin_settings_keep_their_bounds(
 
 def test_of_one_plugin_twice_the_last_entry_counts() -> None:
     off = {"id": "web", "enabled": False}
-    request = accepted(plugins=[{"id": "web"}, {"id": "moderation"}, off])
+    request = parse_fields(plugins=[{"id": "web"}, {"id": "moderation"}, off])
     assert request.plugins == [off, {"id": "moderation"}]
 
 
 def test_transforms_switch_context_compression() -> None:
     on, off = ([{"id": "context-compression", "enabled": each}] for each in (True, False))
-    assert accepted(transforms=["middle-out"]).plugins == on
-    assert accepted(transforms=[]).plugins == off
-    assert accepted(transforms=["middle-out"], plugins=off).plugins == off
+    assert parse_fields(transforms=["middle-out"]).plugins == on
+    assert parse_fields(transforms=[]).plugins == off
+    assert parse_fields(transforms=["middle-out"], plugins=off).plugins == off
 
 
 def move_settings(tool: Any) -> Any:

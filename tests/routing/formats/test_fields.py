@@ -118,7 +118,7 @@ def test_a_field_takes_what_it_may_and_nothing_else(
 ) -> None:
     for bodies in map(FORMATS.__getitem__, formats):
         for value in good:
-            bodies.accepted(**{name: value})
+            bodies.parse_fields(**{name: value})
         for value in bad:
             found = {path.partition(".")[0] for path in bodies.paths(**{name: value})}
             assert found == {name}, (formats, value)
@@ -207,10 +207,10 @@ def test_a_refusal_says_what_was_expected(fields: dict[str, Any], text: str) -> 
 
 @pytest.mark.parametrize("bodies", FORMATS.values(), ids=FORMATS)
 def test_the_session_header_is_measured_and_gives_way_to_the_body(bodies: Bodies) -> None:
-    assert bodies.accepted("h" * 256).session_id == "h" * 256
-    assert bodies.accepted("h", session_id="b").session_id == "b"
-    assert bodies.accepted("h", session_id="").session_id == "h"
-    assert bodies.accepted("", session_id="").session_id is None
+    assert bodies.parse_fields("h" * 256).session_id == "h" * 256
+    assert bodies.parse_fields("h", session_id="b").session_id == "b"
+    assert bodies.parse_fields("h", session_id="").session_id == "h"
+    assert bodies.parse_fields("", session_id="").session_id is None
     assert bodies.paths("h" * 257, session_id="b") == ["x-session-id"]
     assert bodies.paths("h" * 257, temperature=3) == ["temperature", "x-session-id"]
 
@@ -235,7 +235,7 @@ def test_a_prompt_without_messages_is_told_what_to_send() -> None:
     with pytest.raises(ChatInvalid) as caught:
         chat_bodies.BODIES.parse({"model": "m", "prompt": "x"})
     assert [issue.path for issue in caught.value.issues] == ["messages", "prompt"]
-    chat_bodies.accepted(prompt="beside messages it is just an unknown field")
+    chat_bodies.parse_fields(prompt="beside messages it is just an unknown field")
     with pytest.raises(ChatInvalid) as caught:
         chat_bodies.BODIES.parse({})
     text = "messages: Invalid input: expected array, received undefined"
@@ -250,14 +250,14 @@ def test_a_chat_body_that_needs_no_change_is_the_callers_own() -> None:
 def test_two_efforts_must_agree() -> None:
     agreeing: tuple[Any, ...] = (("low", "low"), (None, "low"), ("low", None))
     for inside, beside in agreeing:
-        chat_bodies.accepted(reasoning={"effort": inside}, reasoning_effort=beside)
+        chat_bodies.parse_fields(reasoning={"effort": inside}, reasoning_effort=beside)
     differing = {"reasoning": {"effort": "low"}, "reasoning_effort": "high"}
     assert chat_bodies.paths(**differing) == ["reasoning_effort"]
 
 
 def test_sound_needs_its_modality_and_a_stream() -> None:
     audio = {"voice": "alloy", "format": "pcm16"}
-    chat_bodies.accepted(audio=audio, modalities=["text", "audio"], stream=True)
+    chat_bodies.parse_fields(audio=audio, modalities=["text", "audio"], stream=True)
     lacking: tuple[dict[str, Any], ...] = (
         *({"modalities": ["text"], "stream": True}, {"modalities": ["audio"]}, {"stream": True}),
     )
@@ -276,14 +276,14 @@ def test_without_a_limit_of_the_whole_answer_a_budget_has_none_either() -> None:
 def test_fallbacks_name_models_and_stand_alone() -> None:
     entry = {"model": "a"}
     three = [entry, {"model": "b"}, entry]
-    assert messages.accepted(fallbacks=three).candidates == ["acme/small", "a", "b"]
+    assert messages.parse_fields(fallbacks=three).candidates == ["acme/small", "a", "b"]
     assert messages.paths(fallbacks=[entry] * 4) == ["fallbacks"]
     assert messages.BODIES.text_of(fallbacks=[{**entry, "max_tokens": 5}]) == (
         'fallbacks.0: Unrecognized key: "max_tokens"'
     )
     assert messages.paths(fallbacks=[entry], models=["b"]) == ["fallbacks"]
-    assert messages.accepted(fallbacks=[], models=["b"]).models == ["b"]
-    assert messages.accepted(fallbacks=[entry], models=[]).models == ["a"]
+    assert messages.parse_fields(fallbacks=[], models=["b"]).models == ["b"]
+    assert messages.parse_fields(fallbacks=[entry], models=[]).models == ["a"]
 
 
 @pytest.mark.parametrize(
@@ -299,11 +299,11 @@ def test_fallbacks_name_models_and_stand_alone() -> None:
     ],
 )
 def test_speed_is_a_tier_and_a_named_tier_wins(fields: dict[str, Any], tier: str | None) -> None:
-    assert messages.accepted(**fields).service_tier == tier
+    assert messages.parse_fields(**fields).service_tier == tier
 
 
 def test_what_chat_checks_and_messages_do_not_is_not_taken_unchecked() -> None:
-    body = messages.accepted(min_p=0.1, seed=7, modalities=["x"], debug=5, n="2").body
+    body = messages.parse_fields(min_p=0.1, seed=7, modalities=["x"], debug=5, n="2").body
     assert (body["min_p"], body["seed"]) == (0.1, 7)
     assert not {"modalities", "debug", "n"} & set(body)
-    assert "seed" not in messages.accepted(seed="x").body
+    assert "seed" not in messages.parse_fields(seed="x").body

@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 
 from routing.formats.provider_preferences import ProviderPreferences
-from tests.routing.formats.chat_bodies import accepted, paths, text_of
+from tests.routing.formats.chat_bodies import parse_fields, paths, text_of
 
 
 def preferences(**fields: Any) -> ProviderPreferences:
-    provider = accepted(provider=fields).provider
+    provider = parse_fields(provider=fields).provider
     assert provider is not None
     return provider
 
@@ -18,7 +18,7 @@ def preferences(**fields: Any) -> ProviderPreferences:
 def test_an_unknown_key_is_refused_and_an_empty_object_is_all_defaults() -> None:
     for name in ("foo", "options"):
         assert text_of(provider={name: {}}) == f'provider: Unrecognized key: "{name}"'
-    assert accepted(provider=None).provider is None
+    assert parse_fields(provider=None).provider is None
     assert preferences() == ProviderPreferences()
 
 
@@ -107,7 +107,7 @@ def test_everything_said_is_read() -> None:
 def test_route_fills_the_partition_that_is_left_open(
     route: str | None, provider: dict[str, Any] | None, partition: str | None
 ) -> None:
-    read = accepted(route=route, provider=provider).provider
+    read = parse_fields(route=route, provider=provider).provider
     assert read is not None
     assert read.partition == partition
 

@@ -217,7 +217,7 @@ def test_filters_that_can_name_nothing(boss: Manager) -> None:
     for field, operator, value, text in NAMELESS:
         wanted = {"field": field, "operator": operator, "value": value}
         body = {"metrics": ["request_count"], "filters": [wanted]}
-        assert boss.refused(400, "POST", QUERY, body).startswith(f"filters.0.{text}")
+        assert boss.expect_refusal(400, "POST", QUERY, body).startswith(f"filters.0.{text}")
 
 
 def test_order_and_limit(boss: Manager, facts: list[Fact]) -> None:
@@ -270,7 +270,7 @@ def test_a_query_that_takes_too_long(
     slow = """WITH a AS (SELECT 1 AS n FROM routing_generation, routing_generation g2)
         SELECT (SELECT COUNT(*) FROM a a1, a a2, a a3)"""
     monkeypatch.setattr("routing.history.analytics.Statement.text", lambda self: (slow, ()))
-    told = boss.refused(408, "POST", QUERY, {"metrics": ["request_count"]})
+    told = boss.expect_refusal(408, "POST", QUERY, {"metrics": ["request_count"]})
     assert told == "Operation timed out. Please try again later."
 
 
@@ -337,6 +337,6 @@ def test_activity_refusals(boss: Manager) -> None:
         ("workspace_id=default", "workspace_id: Invalid UUID"),
         ("group_by=model", 'group_by: Invalid option: expected one of "workspace"'),
     ]:
-        assert boss.refused(400, "GET", f"/activity?{query}").startswith(text)
+        assert boss.expect_refusal(400, "GET", f"/activity?{query}").startswith(text)
     for query in (f"workspace_id={theirs.pk}", "user_id=user_of_nobody"):
-        assert boss.refused(404, "GET", f"/activity?{query}") == "Resource not found"
+        assert boss.expect_refusal(404, "GET", f"/activity?{query}") == "Resource not found"

@@ -98,7 +98,7 @@ class Model:
     requests: dict[str, Request] = field(default_factory=dict)
     limits: dict[str, Limit] = field(default_factory=dict)
 
-    def counted(self, limit: Limit, at: datetime, *, is_open: bool | None = None) -> int:
+    def sum_counted_nano(self, limit: Limit, at: datetime, *, is_open: bool | None = None) -> int:
         here = find_window_starts(at)[limit.window]
         return sum(
             each.nano + (each.byok if limit.byok else 0)
@@ -110,7 +110,11 @@ class Model:
     def fits(self, key: int, at: datetime, nano: int, byok: int) -> bool:
         for limit in self.limits.values():
             asked = nano + (byok if limit.byok else 0)
-            if key in limit.keys and asked and self.counted(limit, at) + asked > limit.nano:
+            if (
+                key in limit.keys
+                and asked
+                and self.sum_counted_nano(limit, at) + asked > limit.nano
+            ):
                 return False
         return True
 
@@ -235,7 +239,9 @@ class BudgetLife(RuleBasedStateMachine):
     @rule(target=holds, key=KEYS)
     def hold_all_that_is_left(self, key: int) -> object:
         mine = [limit for limit in self.model.limits.values() if key in limit.keys]
-        left = min((each.nano - self.model.counted(each, self.now) for each in mine), default=0)
+        left = min(
+            (each.nano - self.model.sum_counted_nano(each, self.now) for each in mine), default=0
+        )
         return self.hold(key, left, 0) if left > 0 else multiple()
 
     @rule(key=KEYS, nano=st.integers(1, USD))
@@ -306,7 +312,7 @@ class BudgetLife(RuleBasedStateMachine):
     # --- What is always so ----------------------------------------------------------------------
 
     def _count(self, limit: Limit, *, is_open: bool) -> int:
-        return self.model.counted(limit, self.now, is_open=is_open)
+        return self.model.sum_counted_nano(limit, self.now, is_open=is_open)
 
     @precondition(has_begun)
     @invariant()

@@ -161,7 +161,7 @@ ANSWERS: dict[str, dict[str, Any]] = {
 }
 
 
-def _whole(kind: str, reported: dict[str, Any]) -> Usage | None:
+def _read_answer_usage(kind: str, reported: dict[str, Any]) -> Usage | None:
     body = json.dumps({**ANSWERS[kind], "usage": reported}).encode()
     answer = get_wire(kind).answer(body, "application/json")
     return read_reported_usage(answer.usage, context_length=None)
@@ -176,7 +176,7 @@ def _read_last_chunk(kind: str, **chunk: Any) -> Usage | None:
 def test_every_token_is_counted_once(name: str) -> None:
     kind, reported, counted = SHAPES[name]
 
-    usage = _whole(kind, reported)
+    usage = _read_answer_usage(kind, reported)
 
     assert usage is not None
     assert not usage.estimated
@@ -203,6 +203,6 @@ def test_groq_tells_the_usage_of_some_streams_beside_it() -> None:
     "total", [None, 41, 135.5, "135"], ids=["none", "without reasoning", "a fraction", "text"]
 )
 def test_reasoning_is_added_only_where_the_total_says_so(total: Any) -> None:
-    usage = _whole("openai", {**SHAPES["xai"][1], "total_tokens": total})
+    usage = _read_answer_usage("openai", {**SHAPES["xai"][1], "total_tokens": total})
     assert usage is not None
     assert usage.completion_tokens == 9

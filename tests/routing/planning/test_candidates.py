@@ -20,7 +20,7 @@ from routing.selection.select import select
 from routing.selection.types import NO_POLICY, NOTHING_LEARNED, Policy, Resolution
 from routing.serving.request import stickiness
 from routing.serving.request.stickiness import Conversation
-from tests.routing.formats.chat_bodies import accepted
+from tests.routing.formats.chat_bodies import parse_fields
 from tests.routing.selection.entries import endpoint, model
 from tests.routing.selection.snapshots import snapshot
 from tests.routing.serving.learning import nothing_learned
@@ -56,7 +56,7 @@ def conversation(
     reference: str, session: str | None = None, **body: Any
 ) -> tuple[ChatRequest, Conversation]:
     named = {"session_id": session} if session else {}
-    chat = accepted(model=reference, **named, **body)
+    chat = parse_fields(model=reference, **named, **body)
     return chat, Conversation(chat, account_id=ACCOUNT, model=reference)
 
 
@@ -88,7 +88,7 @@ def test_preferences_that_leave_nothing_of_a_large_catalogue_hold_nobody_up(
     found = resolve_for(large, reference, policy)
     assert found.models == ()
     assert len(found.pool) == MODELS
-    error = no_model_error(reference, found.pool, read_requirements(accepted()), policy)
+    error = no_model_error(reference, found.pool, read_requirements(parse_fields()), policy)
     assert isinstance(error, NoModels)
     assert error.metadata["available_providers"] == ["p0", "p1", "p2", "p3", "p4"]
     # Once for the choice and once for its explanation.
@@ -101,7 +101,9 @@ def down(tag: str) -> ModelEntry:
 
 
 def test_the_step_is_the_one_that_took_the_last_endpoint() -> None:
-    ask = read_requirements(accepted(tools=[{"type": "function", "function": {"name": "look"}}]))
+    ask = read_requirements(
+        parse_fields(tools=[{"type": "function", "function": {"name": "look"}}])
+    )
     plain = model(endpoint("alpha", supported_parameters=frozenset()), id="a/plain")
     able = model(endpoint("beta"), endpoint("gamma"), id="a/able")
 
@@ -121,7 +123,7 @@ def test_the_step_is_the_one_that_took_the_last_endpoint() -> None:
 
 
 def test_models_of_which_all_is_down_are_another_matter() -> None:
-    ask = read_requirements(accepted())
+    ask = read_requirements(parse_fields())
     pool = [down("alpha"), down("beta")]
     assert isinstance(no_model_error("router/auto", pool, ask, NO_POLICY), Unavailable)
     assert isinstance(no_model_error("router/auto", pool, ask, Policy(only=("x",))), NoModels)
@@ -130,7 +132,7 @@ def test_models_of_which_all_is_down_are_another_matter() -> None:
 def test_an_endpoint_of_a_tier_is_not_chosen_for_being_named() -> None:
     fast = model(endpoint("alpha/priority", tier="priority"), id="a/fast")
     error = no_model_error(
-        "auto", [fast], read_requirements(accepted()), Policy(only=("alpha/priority",))
+        "auto", [fast], read_requirements(parse_fields()), Policy(only=("alpha/priority",))
     )
     assert error.metadata["failed_routing_step"] == "Filter by Service Tier"
 

@@ -156,4 +156,4 @@ def test_a_whole_request_that_names_one_is_refused(
     one = Caller(1, "h", False, uuid4(), uuid4(), "user_1", False, False, None, "")
     caller = replace(one, disabled_server_tools=frozenset({disabled}))
     with pytest.raises(ToolDisabled, match=disabled):
-        resolve(bodies.accepted(tools=[tool]), caller)
+        resolve(bodies.parse_fields(tools=[tool]), caller)

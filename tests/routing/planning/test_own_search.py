@@ -28,7 +28,7 @@ def searching(settings: Any) -> None:
 def test_settings_of_messages_are_the_gateways() -> None:
     same: dict[str, Any] = {"max_uses": 2, "user_location": PLACE, "allowed_domains": []}
     tool = NATIVE | same | {"blocked_domains": ["b.example"]}
-    chat = search_here(MESSAGES.accepted(tools=[TOOL, tool]))
+    chat = search_here(MESSAGES.parse_fields(tools=[TOOL, tool]))
     own, search = chat.body["tools"]
     assert own["function"]["name"] == "f"
     assert search == {**OWN, "parameters": {**same, "excluded_domains": ["b.example"]}}
@@ -58,7 +58,7 @@ def test_settings_of_messages_are_the_gateways() -> None:
 def test_settings_of_responses_are_the_gateways(
     tool: dict[str, Any], parameters: dict[str, Any]
 ) -> None:
-    chat = search_here(RESPONSES.accepted(tools=[tool]))
+    chat = search_here(RESPONSES.parse_fields(tools=[tool]))
     assert chat.body["tools"] == [{**OWN, "parameters": parameters}]
     assert chat.original is not None
     assert chat.original["tools"] == [tool]
@@ -81,7 +81,7 @@ CHOSEN_F = {"type": "function", "function": {"name": "f"}}
     ],
 )
 def test_a_choice_goes_on(bodies: Any, tools: list[Any], choice: Any, chat: Any) -> None:
-    request = search_here(bodies.accepted(tools=tools, tool_choice=choice))
+    request = search_here(bodies.parse_fields(tools=tools, tool_choice=choice))
     assert request.body["tool_choice"] == chat
     assert "tool_choice" in request.supplied_parameters
 
@@ -89,7 +89,7 @@ def test_a_choice_goes_on(bodies: Any, tools: list[Any], choice: Any, chat: Any)
 @pytest.mark.usefixtures("searching")
 def test_one_call_at_a_time_goes_on() -> None:
     choice = {"type": "auto", "disable_parallel_tool_use": True}
-    request = search_here(MESSAGES.accepted(tools=[NATIVE], tool_choice=choice))
+    request = search_here(MESSAGES.parse_fields(tools=[NATIVE], tool_choice=choice))
     assert request.body["parallel_tool_calls"] is False
 
 
@@ -97,19 +97,19 @@ def test_one_call_at_a_time_goes_on() -> None:
 @pytest.mark.parametrize(("listed", "searches"), [(FUNCTION, False), (SEARCH, True)])
 def test_only_an_allowed_search_is_run(listed: dict[str, Any], searches: bool) -> None:
     choice = {"type": "allowed_tools", "mode": "required", "tools": [listed]}
-    chat = search_here(RESPONSES.accepted(tools=[FUNCTION, SEARCH], tool_choice=choice))
+    chat = search_here(RESPONSES.parse_fields(tools=[FUNCTION, SEARCH], tool_choice=choice))
     assert ("router:web_search" in chat.server_tools) is searches
     assert (len(chat.body["tools"]), chat.body["tool_choice"]) == (1, "required")
     assert chat.native_tools == ()
 
 
 def test_what_it_cannot_do_stays_as_it_is() -> None:
-    alone = MESSAGES.accepted(tools=[NATIVE])
-    beside = RESPONSES.accepted(tools=[SEARCH, {"type": "code_interpreter"}])
+    alone = MESSAGES.parse_fields(tools=[NATIVE])
+    beside = RESPONSES.parse_fields(tools=[SEARCH, {"type": "code_interpreter"}])
     assert search_here(alone) is alone
     with override_settings(**SEARCHING):
-        for chat in (MESSAGES.accepted(tools=[TOOL]), beside):
+        for chat in (MESSAGES.parse_fields(tools=[TOOL]), beside):
             assert search_here(chat) is chat
-        both = search_here(MESSAGES.accepted(tools=[{"type": "router:datetime"}, NATIVE]))
+        both = search_here(MESSAGES.parse_fields(tools=[{"type": "router:datetime"}, NATIVE]))
     assert both.server_tools == ["router:datetime", "router:web_search"]
     assert both.native_tools == ()

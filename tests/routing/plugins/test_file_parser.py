@@ -42,7 +42,7 @@ def part(where: str, name: str = "", **more: Any) -> dict[str, Any]:
 
 def chat(*parts: dict[str, Any]) -> ChatRequest:
     content = [{"type": "text", "text": "What is in it?"}, *parts]
-    return chat_bodies.accepted(messages=[{"role": "user", "content": content}])
+    return chat_bodies.parse_fields(messages=[{"role": "user", "content": content}])
 
 
 def parse_parts(*parts: dict[str, Any]) -> list[dict[str, Any]]:
@@ -231,7 +231,7 @@ def test_texts_do_not_come_as_json(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_the_other_formats_have_files_too_and_tools_of_a_provider_would_get_lost() -> None:
     item = {"type": "input_file", "file_data": HELLO, "filename": "a.pdf"}
-    asked = responses.accepted(input=[{"role": "user", "content": [item]}])
+    asked = responses.parse_fields(input=[{"role": "user", "content": [item]}])
     after = FileParser(TEXT_ENGINE).change_request(asked, context())
     assert "Hello there" in after.body["messages"][0]["content"][0]["text"]
     assert after.rewritten
@@ -240,5 +240,5 @@ def test_the_other_formats_have_files_too_and_tools_of_a_provider_would_get_lost
     tools = [{"type": "bash_20250124", "name": "bash"}]
     with pytest.raises(GatewayError, match="bash_20250124 beside file-parser"):
         FileParser(TEXT_ENGINE).change_request(
-            messages.accepted(messages=said, tools=tools), context()
+            messages.parse_fields(messages=said, tools=tools), context()
         )

@@ -11,7 +11,7 @@ from gateway.http.errors import Unavailable
 from routing.formats.chat.request import ChatRequest
 from routing.plugins.interface import PluginContext
 from routing.plugins.moderation import Flagged, Moderation, list_texts, shorten
-from tests.routing.formats.chat_bodies import accepted
+from tests.routing.formats.chat_bodies import parse_fields
 from tests.support.moderating import FORBIDDEN, OUTAGE, TOO_FEW
 
 PICTURE = "https://pictures.test/a.png"
@@ -19,7 +19,7 @@ HOOK = "tests.support.moderating.reasons"
 
 
 def request(*texts: str) -> ChatRequest:
-    return accepted(messages=[{"role": "user", "content": text} for text in texts])
+    return parse_fields(messages=[{"role": "user", "content": text} for text in texts])
 
 
 def judge(chat: ChatRequest) -> tuple[Moderation, Any]:
@@ -69,7 +69,7 @@ def test_the_hook_is_shown_every_text_once() -> None:
         {"role": "tool", "tool_call_id": "c", "content": "result"},
         {"role": "user", "content": "said"},
     ]
-    seen = list_texts(accepted(messages=messages))
+    seen = list_texts(parse_fields(messages=messages))
     assert {"system", "part", "said", "result", "argument"} <= set(seen)
     assert len(seen) == len(set(seen))
     assert PICTURE not in seen

@@ -56,7 +56,7 @@ def request(**fields: Any) -> ChatRequest:
     return parse_chat(body, session_header=None)
 
 
-def asked(**fields: Any) -> ChatRequest:
+def add_to_request(**fields: Any) -> ChatRequest:
     return add_plugins(request(**fields), "acme/default")[0]
 
 
@@ -92,7 +92,7 @@ def test_a_backend_makes_a_plugin_available_and_a_tool_that_is_not_there_does_no
 
 def test_without_an_engine_the_web_is_not_available() -> None:
     assert list_missing([{"id": "web"}, {"id": "web-fetch"}]) == ["web"]
-    assert asked(plugins=[{"id": "web"}]).server_tools == []
+    assert add_to_request(plugins=[{"id": "web"}]).server_tools == []
 
 
 def test_another_engine_than_the_operators_is_not_available(searching) -> None:
@@ -112,7 +112,7 @@ def test_its_tools_join_those_of_the_request(backends) -> None:
     assert (chat.server_tools, chat.tools_given) == (["router:datetime"], True)
     assert chat.text_bytes > request(tools=[OWN]).text_bytes
     # One that the request names itself keeps its own settings.
-    named = asked(plugins=[{"id": "web"}], tools=[{"type": "router:datetime"}])
+    named = add_to_request(plugins=[{"id": "web"}], tools=[{"type": "router:datetime"}])
     assert named.body["tools"] == [{"type": "router:datetime"}]
 
 
@@ -148,15 +148,17 @@ def test_a_suffix_of_the_default_model_counts_and_what_cannot_run_does_not(backe
 
 def test_a_tool_of_the_callers_own_stays_as_it_is(searching) -> None:
     own = {"type": "web_search", "max_results": 1}
-    chat = asked(plugins=[{"id": "web", "max_results": 9}, {"id": "web-fetch"}], tools=[own])
+    chat = add_to_request(
+        plugins=[{"id": "web", "max_results": 9}, {"id": "web-fetch"}], tools=[own]
+    )
     assert chat.body["tools"] == [own, {"type": "router:web_fetch", "parameters": {}}]
 
 
 def test_a_search_has_one_list_of_domains() -> None:
     one = {"id": "web", "include_domains": ["a.example"], "exclude_domains": []}
-    asked(plugins=[one])
+    add_to_request(plugins=[one])
     with pytest.raises(ChatInvalid, match="exclude each other"):
-        asked(plugins=[one | {"exclude_domains": ["b.example"]}])
+        add_to_request(plugins=[one | {"exclude_domains": ["b.example"]}])
 
 
 def test_settings_of_the_web_plugins_are_those_of_the_tools() -> None:

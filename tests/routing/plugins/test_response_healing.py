@@ -15,7 +15,7 @@ from routing.plugins.response_healing import (
     find_schema_problem,
     heal_json,
 )
-from tests.routing.formats.chat_bodies import accepted
+from tests.routing.formats.chat_bodies import parse_fields
 
 VALUE = {"name": "Ada", "langs": ["en", "fr"], "deep": {"n": 1.5, "none": None}}
 GOOD = json.dumps(VALUE)
@@ -150,7 +150,7 @@ def test_what_does_not_fit_a_schema_is_told(text: str, schema: Any, expected: st
     ],
 )
 def test_it_heals_whole_answers_that_were_to_be_json(fields, is_its_work) -> None:
-    chat, plugin = accepted(**fields), ResponseHealing({"id": "response-healing"})
+    chat, plugin = parse_fields(**fields), ResponseHealing({"id": "response-healing"})
     message = {"role": "assistant", "content": f"```json\n{GOOD}\n```"}
     made = plugin.change_answer(chat, message)
     assert plugin.rewrites(chat) is is_its_work
@@ -161,6 +161,6 @@ def test_it_heals_whole_answers_that_were_to_be_json(fields, is_its_work) -> Non
 
 @pytest.mark.parametrize("content", [None, "", "   ", [{"type": "text", "text": "{"}]])
 def test_what_is_no_text_is_left_alone(content: Any) -> None:
-    chat = accepted(response_format={"type": "json_object"})
+    chat = parse_fields(response_format={"type": "json_object"})
     message = {"role": "assistant", "content": content}
     assert ResponseHealing({"id": "response-healing"}).change_answer(chat, message) is message

@@ -93,19 +93,22 @@ def test_a_management_key_sees_every_workspace(mine: Manager, team: Workspace, k
     assert sorted(list_slugs(mine)) == ["of-default", "of-team", "same"]
     assert sorted(list_slugs(mine, query=f"?workspace_id={team.pk}")) == ["of-team", "same"]
     mine.ok("GET", "/presets/of-default")
-    mine.refused(404, "GET", "/presets/of-team")
+    mine.expect_refusal(404, "GET", "/presets/of-team")
     mine.ok("GET", f"/presets/of-team?workspace_id={team.pk}")
     mine.ok("GET", f"/presets/of-team/versions?workspace_id={team.pk}")
     mine.ok("GET", f"/presets/of-team/versions/1?workspace_id={team.pk}")
-    mine.refused(404, "GET", "/presets/of-team/versions")
-    assert mine.refused(400, "GET", "/presets?workspace_id=team") == "workspace_id: Invalid UUID"
+    mine.expect_refusal(404, "GET", "/presets/of-team/versions")
+    assert (
+        mine.expect_refusal(400, "GET", "/presets?workspace_id=team")
+        == "workspace_id: Invalid UUID"
+    )
 
 
 def test_an_inference_key_has_its_own_workspace_whatever_it_says(mine: Manager, key: str) -> None:
     make_preset(mine, "p", key=key, query="?workspace_id=none-of-these")
 
     assert list_slugs(mine, key=key, query=f"?workspace_id={uuid.uuid4()}") == ["p"]
-    mine.refused(404, "GET", "/presets/p")
+    mine.expect_refusal(404, "GET", "/presets/p")
 
 
 def test_presets_of_others_are_not_found(mine: Manager, key: str) -> None:
@@ -116,19 +119,19 @@ def test_presets_of_others_are_not_found(mine: Manager, key: str) -> None:
     assert list_slugs(other) == []
     workspace = Workspace.objects.get(account=mine.account, slug="team")
     for path in ("", "/versions", "/versions/1"):
-        other.refused(404, "GET", f"/presets/d{path}")
-        other.refused(404, "GET", f"/presets/p{path}?workspace_id={workspace.pk}")
-    other.refused(404, "GET", f"/presets?workspace_id={workspace.pk}")
-    other.refused(404, "POST", f"/presets/p/{CHAT}?workspace_id={workspace.pk}", BODY)
+        other.expect_refusal(404, "GET", f"/presets/d{path}")
+        other.expect_refusal(404, "GET", f"/presets/p{path}?workspace_id={workspace.pk}")
+    other.expect_refusal(404, "GET", f"/presets?workspace_id={workspace.pk}")
+    other.expect_refusal(404, "POST", f"/presets/p/{CHAT}?workspace_id={workspace.pk}", BODY)
     assert make_preset(other, "p")["designated_version"]["version"] == 1
 
 
 def test_what_is_no_slug(mine: Manager) -> None:
     for slug in ("a b", "é", "x" * 101, "a:b", "@a", "a%2Bb"):
-        message = mine.refused(400, "POST", f"/presets/{slug}/{CHAT}", BODY)
+        message = mine.expect_refusal(400, "POST", f"/presets/{slug}/{CHAT}", BODY)
         assert message == "slug: Invalid string: must match pattern /^[A-Za-z0-9._~-]{1,100}$/"
         for path in ("", "/versions", "/versions/1"):
-            mine.refused(400, "GET", f"/presets/{slug}{path}")
+            mine.expect_refusal(400, "GET", f"/presets/{slug}{path}")
     assert not Preset.objects.exists()
 
 
@@ -138,7 +141,7 @@ def test_an_archived_preset_takes_no_version_and_a_disabled_one_stays_disabled(
     preset = make_preset(mine, "p")
     Preset.objects.update(status="archived")
 
-    assert mine.refused(409, "POST", f"/presets/p/{CHAT}", BODY) == "Preset is archived"
+    assert mine.expect_refusal(409, "POST", f"/presets/p/{CHAT}", BODY) == "Preset is archived"
     assert PresetVersion.objects.count() == 1
     shown = mine.ok("GET", "/presets/p")["data"]
     assert (shown["status"], shown["id"]) == ("archived", preset["id"])
@@ -194,11 +197,11 @@ def test_presets_go_with_their_workspace(mine: Manager, team: Workspace) -> None
     delete_workspace(account_id=mine.account.pk, reference="team", by=operator_actor(mine.admin))
 
     assert list_slugs(mine) == ["stays"]
-    mine.refused(404, "GET", f"/presets/gone?workspace_id={team.pk}")
+    mine.expect_refusal(404, "GET", f"/presets/gone?workspace_id={team.pk}")
     assert clear_deleted_workspaces() == 1
     assert [each.slug for each in Preset.objects.all()] == ["stays"]
     assert PresetVersion.objects.count() == 1
-    mine.refused(404, "POST", f"/presets/gone/{CHAT}?workspace_id={team.pk}", BODY)
+    mine.expect_refusal(404, "POST", f"/presets/gone/{CHAT}?workspace_id={team.pk}", BODY)
     assert list_slugs(mine) == ["stays"]
 
 
@@ -235,6 +238,6 @@ def test_who_made_which_version(mine: Manager, team: Workspace, key: str) -> Non
 def test_slugs(mine: Manager) -> None:
     for slug in ("aa", "A.b_c~d-9", "x" * 100, "...."):
         assert make_preset(mine, slug)["slug"] == slug
-        mine.refused(404, "GET", f"/presets/{slug[1:]}")
+        mine.expect_refusal(404, "GET", f"/presets/{slug[1:]}")
     # Those that differ in case are two.
     assert make_preset(mine, "Mail")["id"] != make_preset(mine, "mail")["id"]

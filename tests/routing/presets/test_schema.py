@@ -43,18 +43,18 @@ DROPPED: dict[str, Any] = {
 }
 
 
-def build_kept(format: str, **body: Any) -> PresetContent:
+def build_stored(format: str, **body: Any) -> PresetContent:
     return build_content(format, body, models_max=3)
 
 
 def paths(format: str, **body: Any) -> list[str]:
     with pytest.raises(ChatInvalid) as refused:
-        build_kept(format, **body)
+        build_stored(format, **body)
     return [issue.path for issue in refused.value.issues]
 
 
 def test_chat_keeps_its_fields_by_name() -> None:
-    assert build_kept("chat", **CHAT, **DROPPED) == PresetContent(CHAT, "")
+    assert build_stored("chat", **CHAT, **DROPPED) == PresetContent(CHAT, "")
 
 
 def test_responses_keep_theirs_under_the_common_names() -> None:
@@ -64,7 +64,7 @@ def test_responses_keep_theirs_under_the_common_names() -> None:
     body = same | {"max_output_tokens": 100, "text": {"format": form, "verbosity": "low"}}
     body |= {"instructions": "I", "min_p": "nothing it keeps", "stop": 5}
 
-    content = build_kept("responses", **body, **DROPPED)
+    content = build_stored("responses", **body, **DROPPED)
 
     renamed = {"max_tokens": 100, "response_format": form, "verbosity": "low"}
     assert content == PresetContent(same | renamed, "I")
@@ -79,7 +79,7 @@ def test_messages_keep_theirs_under_the_common_names() -> None:
     body |= {"system": [{"type": "text", "text": "One"}, {"type": "text", "text": "Two"}]}
     body |= {"frequency_penalty": "nothing it keeps", "verbosity": 5}
 
-    content = build_kept("messages", **body, **DROPPED)
+    content = build_stored("messages", **body, **DROPPED)
 
     renamed = {"stop": ["x"], "response_format": form}
     renamed["reasoning"] = {"effort": "high", "max_tokens": 2048}
@@ -95,20 +95,20 @@ def test_thinking_is_kept_as_reasoning() -> None:
         (low, {"effort": "low"}),
         (off | low, {"effort": "low", "enabled": False}),
     ]:
-        assert build_kept("messages", **body).config == {"reasoning": reasoning}
+        assert build_stored("messages", **body).config == {"reasoning": reasoning}
 
 
 def test_fallbacks_are_models() -> None:
     fallbacks = [{"model": "a/b"}, {"model": "c/d"}]
 
-    assert build_kept("messages", fallbacks=fallbacks).config == {"models": ["a/b", "c/d"]}
-    assert build_kept("messages", fallbacks=None, models=[]).config == {}
+    assert build_stored("messages", fallbacks=fallbacks).config == {"models": ["a/b", "c/d"]}
+    assert build_stored("messages", fallbacks=None, models=[]).config == {}
     assert paths("messages", fallbacks=fallbacks, models=["a/b"]) == ["fallbacks"]
 
 
 def test_functions_are_kept_as_tools() -> None:
     function, tool = {"name": "f"}, {"type": "function", "function": {"name": "g"}}
-    said = build_kept("chat", tools=[tool], functions=[function], function_call=function).config
+    said = build_stored("chat", tools=[tool], functions=[function], function_call=function).config
 
     chosen = {"type": "function", "function": function}
     tools = {"tools": [tool, chosen], "tool_choice": chosen}
@@ -116,7 +116,7 @@ def test_functions_are_kept_as_tools() -> None:
 
 
 def test_whole_numbers_are_kept_whole() -> None:
-    config = build_kept("chat", seed=5.0, max_tokens=7.0, temperature=1).config
+    config = build_stored("chat", seed=5.0, max_tokens=7.0, temperature=1).config
 
     assert config == {"seed": 5, "max_tokens": 7, "temperature": 1}
     assert type(config["seed"]) is type(config["max_tokens"]) is int
@@ -162,7 +162,7 @@ def test_what_is_kept_is_checked_as_at_inference() -> None:
     ],
 )
 def test_instructions_of_a_chat_body(messages: Any, prompt: str) -> None:
-    assert build_kept("chat", messages=messages).system_prompt == prompt
+    assert build_stored("chat", messages=messages).system_prompt == prompt
 
 
 _JSON = st.recursive(
@@ -187,8 +187,10 @@ def test_whatever_a_body_holds_is_kept_or_refused(format: str, data: st.DataObje
 
 
 def test_an_effort_alone_is_reasoning() -> None:
-    assert build_kept("chat", reasoning_effort="low").config == {"reasoning": {"effort": "low"}}
-    both = build_kept("chat", reasoning_effort="low", reasoning={"effort": "low", "exclude": True})
+    assert build_stored("chat", reasoning_effort="low").config == {"reasoning": {"effort": "low"}}
+    both = build_stored(
+        "chat", reasoning_effort="low", reasoning={"effort": "low", "exclude": True}
+    )
     assert both.config == {"reasoning": {"effort": "low", "exclude": True}}
     assert paths("chat", reasoning_effort="low", reasoning={"effort": "high"}) == [
         "reasoning_effort"

@@ -60,7 +60,7 @@ def endpoints() -> Any:
     )
 
 
-def list_left(given: list[EndpointEntry], guardrails: list[GuardrailEntry]) -> list[EndpointEntry]:
+def filter_by(given: list[EndpointEntry], guardrails: list[GuardrailEntry]) -> list[EndpointEntry]:
     """What of the endpoints all guardrails leave."""
     guard = combine_guardrails(guardrails)
     policy = NO_POLICY if guard is None else apply_guardrails(NO_POLICY, guard.rules)
@@ -74,7 +74,7 @@ def test_each_is_as_a_person_would_read_it(
     given: list[EndpointEntry], guardrails: list[GuardrailEntry]
 ) -> None:
     """So their order makes no difference, and one more never admits anything."""
-    assert list_left(given, guardrails) == [
+    assert filter_by(given, guardrails) == [
         each for each in given if all(_admits(one, each) for one in guardrails)
     ]
 

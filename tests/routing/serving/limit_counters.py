@@ -20,7 +20,7 @@ class Counters(RateLimiter):
         self.now = 1_000_000_040.0
         super().__init__(SharedCache("", timeout_s=0.1), clock=lambda: self.now)
 
-    def left(self, limit: Limit) -> int:
+    def count_remaining(self, limit: Limit) -> int:
         """How much of it there is."""
         asked = self.take(limit._replace(cost=limit.most + 1))
         assert isinstance(asked, Exceeded)

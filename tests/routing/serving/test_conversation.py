@@ -112,7 +112,7 @@ def test_the_bill_is_told_before_anything_that_waits(owner: Any, waits: str, mon
         raise Killed
 
     def look(*_: Any) -> None:
-        owed_nano.append(root.loop.tally.whole.charged_nano)
+        owed_nano.append(root.loop.tally.whole_charge.charged_nano)
 
     monkeypatch.setattr(submodel_calls, "run_tool_loop", leave_after_turn)
     monkeypatch.setattr(owner, waits, look)
@@ -154,7 +154,7 @@ def owed_sums(made, paid=()) -> tuple[Fraction, Fraction]:
 @given(turns, fees)
 def test_a_charge_is_the_sum_of_what_was_made(made, paid) -> None:
     tally = tally_of(made, paid)
-    whole, failed, most = tally.whole, tally.fees, tally.most_owed
+    whole, failed, most = tally.whole_charge, tally.fees, tally.most_owed
 
     (shared, own), (shared_fees, own_fees) = owed_sums(made, paid), owed_sums([], paid)
     # What is no fee for the use of a credential, and that fee: nothing is lost between them.
@@ -172,12 +172,12 @@ def test_a_charge_is_the_sum_of_what_was_made(made, paid) -> None:
 @given(turns, turns, st.booleans())
 def test_models_that_tools_ask_are_fees_of_the_answer(mine, others, answered) -> None:
     outer, inner = tally_of(mine), tally_of(others)
-    before = outer.whole
+    before = outer.whole_charge
     outer.add_fees_of(inner, turns=answered)
     assert outer.usage.prompt_tokens == len(mine)
     shared, own = map(round, owed_sums([*mine, *others]))
     after = (shared + fee_nano(own), own, shared if own else 0)
-    assert outer.whole == (after if answered else before)
+    assert outer.whole_charge == (after if answered else before)
 
 
 @given(turns, turns, fees, st.booleans())

@@ -108,7 +108,7 @@ def test_who_is_ended_while_further_places_are_asked_leaves_nothing(counters, pl
         endpoint_limits.take_for_endpoint(call, limited)
     [window] = build_allowance(rules, endpoint_limits.read_marks(call)).windows
     assert places.count_own("places:endpoint:1||||") == 0
-    assert counters.left(window) == 5
+    assert counters.count_remaining(window) == 5
 
 
 def test_who_is_ended_while_windows_are_asked_leaves_no_place(counters, places) -> None:
@@ -140,7 +140,7 @@ def test_what_a_rescue_s_first_part_used_counts_at_its_own_endpoint_alone(counte
 
     rate_limits.settle(call, add_usages(used, Usage(130, 7)))
 
-    assert [counters.left(window) for window in windows] == [5000 - 120, 5000 - 137]
+    assert [counters.count_remaining(window) for window in windows] == [5000 - 120, 5000 - 137]
 
 
 @pytest.mark.parametrize(("broken_off", "tokens"), [("stream", 120), ("whole", 120), ("error", 0)])
@@ -166,7 +166,7 @@ def test_what_nobody_read_of_an_answer_counts_at_its_endpoint_and_ends_its_place
     rate_limits.settle(call, Usage(7, 7))
 
     [window] = build_allowance(rules, Marks()).windows
-    assert counters.left(window) == 5000 - tokens
+    assert counters.count_remaining(window) == 5000 - tokens
 
 
 def test_a_request_is_settled_to_the_weights_of_the_models_that_answered(counters) -> None:
@@ -183,19 +183,22 @@ def test_a_request_is_settled_to_the_weights_of_the_models_that_answered(counter
         call.context = call.context._replace(caller=replace(call.context.caller, rate_rules=rules))
         assert rate_limits.too_many(call) is None
         assert call.limits_taken is not None
-        before = [counters.left(each) for each in call.limits_taken.limits]
+        before = [counters.count_remaining(each) for each in call.limits_taken.limits]
         # Reserved was the most of what any of them might come to.
         heaviest, most = max(3 if each == "acme/large" else 1 for each in model_ids), 5 + 16 + 100
         assert [each.cost for each in call.limits_taken.limits] == [heaviest, heaviest * most]
         at_endpoint = take(call, answered)
         taken = [*call.limits_taken.limits, *windows_of(at_endpoint)]
-        before += [counters.left(each) for each in taken[2:]]
+        before += [counters.count_remaining(each) for each in taken[2:]]
         call.attempts += [attempt_at(each) for each in (dear,) if each is not answered]
         call.attempts.append(attempt_at(answered, limits=at_endpoint))
 
         rate_limits.settle(call, Usage(30, 10))
 
-        spent = [b + each.cost - counters.left(each) for b, each in zip(before, taken, strict=True)]
+        spent = [
+            b + each.cost - counters.count_remaining(each)
+            for b, each in zip(before, taken, strict=True)
+        ]
         assert spent == [*used, *used]
 
 
@@ -226,7 +229,11 @@ def test_each_turn_of_a_loop_counts_where_it_was_answered(counters) -> None:
 
     names = [window.scope.partition(":")[2].partition("|")[0] for window in windows]
     assert names == ["endpoint:1", "credential:1", "endpoint:2"]
-    assert [counters.left(window) for window in windows] == [5000 - 137, 5000 - 100, 5000 - 7]
+    assert [counters.count_remaining(window) for window in windows] == [
+        5000 - 137,
+        5000 - 100,
+        5000 - 7,
+    ]
 
 
 def test_every_call_of_decisions_counts_at_its_endpoint(counters, places) -> None:
@@ -239,11 +246,11 @@ def test_every_call_of_decisions_counts_at_its_endpoint(counters, places) -> Non
 
     # It has as many places as there are, and whoever comes next has none.
     [window] = windows_of(taken)
-    assert (counters.left(window), places.count_own(place)) == (1, 3)
+    assert (counters.count_remaining(window), places.count_own(place)) == (1, 3)
     refuse(call_to(limited), limited)
     # What was never sent, because the first call was refused, is of others again.
     endpoint_limits.settle_attempt(attempt_at(limited, limits=taken, calls_sent=1), 0)
-    assert (counters.left(window), places.count_own(place)) == (4, 0)
+    assert (counters.count_remaining(window), places.count_own(place)) == (4, 0)
 
     call.demands_of = lambda endpoint: [call.context.demand] * 5
     error = endpoint_limits.build_limit_error(refuse(call, limited))

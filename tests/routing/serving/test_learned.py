@@ -11,7 +11,7 @@ from routing.planning.candidates import may_go_on, state_for
 from routing.selection.types import NO_POLICY, Plan, Policy
 from routing.serving.request import process, stickiness
 from routing.serving.request.stickiness import Conversation
-from tests.routing.formats.chat_bodies import accepted
+from tests.routing.formats.chat_bodies import parse_fields
 from tests.routing.selection.entries import endpoint, model
 from tests.routing.serving.learning import nothing_learned
 
@@ -30,7 +30,7 @@ def _as_new() -> Iterator[None]:
 
 def talk(session: str | None = None, **fields: Any) -> Conversation:
     body = {"session_id": session} if session else {}
-    return Conversation(accepted(**body, **fields), account_id=UUID(int=1), model="acme/small")
+    return Conversation(parse_fields(**body, **fields), account_id=UUID(int=1), model="acme/small")
 
 
 def sticky(talk: Conversation, policy: Policy = NO_POLICY) -> tuple[str | None, bool]:

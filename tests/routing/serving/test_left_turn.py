@@ -61,9 +61,9 @@ class Agent:
         # Once round the event loop: it was told.
         sleep(0)
 
-    def assert_left(self, *, cuts: int, owed_nano: int) -> None:
+    def check_abandoned(self, *, cuts: int, owed_nano: int) -> None:
         assert isinstance(self.job.get(), GreenletExit)
-        assert (self.cuts, self.loop.tally.whole.charged_nano) == (cuts, owed_nano)
+        assert (self.cuts, self.loop.tally.whole_charge.charged_nano) == (cuts, owed_nano)
 
 
 def test_an_answer_is_just_an_answer() -> None:
@@ -76,7 +76,7 @@ def test_an_answer_is_just_an_answer() -> None:
 def test_a_provider_that_stops_its_bill_is_cut_off_and_paid_the_prompt() -> None:
     asked = Agent(cancels=True)
     asked.stop()
-    asked.assert_left(cuts=1, owed_nano=1000)
+    asked.check_abandoned(cuts=1, owed_nano=1000)
     assert asked.loop.tally.usage == Usage(prompt_tokens=1, completion_tokens=0, estimated=True)
 
 
@@ -85,7 +85,7 @@ def test_another_is_heard_to_the_end_and_paid_in_full() -> None:
     asked.stop()
     assert not asked.job.ready()
     asked.goes.set()
-    asked.assert_left(cuts=0, owed_nano=30 * 1000 + 3 * 2000)
+    asked.check_abandoned(cuts=0, owed_nano=30 * 1000 + 3 * 2000)
     assert asked.loop.tally.usage == Usage(prompt_tokens=30, completion_tokens=3)
 
 
@@ -98,18 +98,18 @@ def test_what_no_provider_bills_is_free(cancels: bool, provider: dict[str, Any])
     asked = Agent(cancels=cancels, **provider)
     asked.stop()
     asked.goes.set()
-    asked.assert_left(cuts=0, owed_nano=0)
+    asked.check_abandoned(cuts=0, owed_nano=0)
 
 
 @pytest.mark.parametrize("cancels", [True, False])
 def test_a_worker_that_stops_waits_for_nobody_and_charges_nothing(cancels: bool) -> None:
     asked = Agent(cancels=cancels, left=False)
     asked.stop()
-    asked.assert_left(cuts=1, owed_nano=0)
+    asked.check_abandoned(cuts=1, owed_nano=0)
 
 
 def test_a_worker_that_stops_while_one_is_heard_out_ends_it() -> None:
     asked = Agent(cancels=False)
     asked.stop()
     asked.stop()
-    asked.assert_left(cuts=1, owed_nano=0)
+    asked.check_abandoned(cuts=1, owed_nano=0)

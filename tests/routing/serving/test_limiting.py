@@ -71,7 +71,7 @@ def test_who_is_refused_early_is_refused_for_nothing(all_on, counters, monkeypat
         patch.setattr(counters, "take", None)
         for _ in range(2 * all_on.ROUTER_KEY_RPM):
             admission_errors.refuse_early(call)
-    assert (call.limits_taken, counters.left(limit)) == (None, limit.most)
+    assert (call.limits_taken, counters.count_remaining(limit)) == (None, limit.most)
 
     assert isinstance(counters.take(limit._replace(cost=limit.most)), Taken)
     with pytest.raises(RateLimited) as refused:
@@ -176,7 +176,7 @@ def test_what_is_reserved_never_exceeds_the_limit_and_what_is_used_is_kept(used,
                 spent += tokens
         for call in running:
             rate_limits.give_back(call)
-        assert counters.left(TOKENS) == 5000 - spent
+        assert counters.count_remaining(TOKENS) == 5000 - spent
 
 
 def test_told_twice_of_an_end_it_corrects_once(all_on, counters) -> None:
@@ -185,7 +185,7 @@ def test_told_twice_of_an_end_it_corrects_once(all_on, counters) -> None:
     for _ in range(2):
         rate_limits.settle(call, Usage(10, 5))
         rate_limits.give_back(call)
-    assert (counters.left(TOKENS), counters.left(REQUESTS)) == (5000 - 15, 6)
+    assert (counters.count_remaining(TOKENS), counters.count_remaining(REQUESTS)) == (5000 - 15, 6)
 
 
 # --- Endpoints ------------------------------------------------------------------------------------

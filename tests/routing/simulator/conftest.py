@@ -71,7 +71,7 @@ class Asked:
         assert headers["content-type"] == "text/event-stream; charset=utf-8"
         return named_events(data)
 
-    def refused(self, status: int, **body: Any) -> str:
+    def expect_refusal(self, status: int, **body: Any) -> str:
         """The message of an error that must come with this status."""
         given, _, data = self(**body)
         assert given == status, data

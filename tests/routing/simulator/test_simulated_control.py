@@ -44,7 +44,7 @@ def test_each_request_takes_one_step_and_then_all_is_normal(upstream, chat):
     assert (status, headers["x-pot"], json.loads(body)) == (418, "tea", {"a": 1})
     status, headers, body = chat()
     assert (status, headers["content-type"], body) == (502, "text/html", b"<p>")
-    assert chat.refused(500)
+    assert chat.expect_refusal(500)
     scripted = chat.document(max_tokens=1)
     [choice] = scripted["choices"]
     assert (choice["message"]["content"], choice["finish_reason"]) == ("Scripted words", "length")
@@ -68,20 +68,20 @@ def test_scripted_events_go_out_as_written(upstream, chat):
 def test_scripted_events_can_cut_the_connection(upstream, wire, cut, error):
     upstream.script("acted", {"events": [{"text": "Hi"}, {"cut": cut}, "[DONE]"]})
     wire.send(upstream.chat_bytes("m", persona="acted"))
-    wire.until(b'"Hi"')
+    wire.read_until(b'"Hi"')
     with pytest.raises(error):
-        wire.until(b"[DONE]")
+        wire.read_until(b"[DONE]")
 
 
 def test_a_gate_holds_a_stream_at_an_exact_moment(upstream, wire):
     upstream.script("held", {"events": [{"text": "one"}, {"gate": "middle"}, {"text": "two"}]})
     wire.send(upstream.chat_bytes("m", persona="held"))
-    wire.until(b'"one"')
+    wire.read_until(b'"one"')
     upstream.wait_gate("middle")
     assert b'"two"' not in wire.received
     assert upstream.wait(state="received")["outcome"] == "pending"
     upstream.open_gate("middle")
-    assert wire.until(b'"two"')
+    assert wire.read_until(b'"two"')
     assert upstream.wait()["outcome"] == "answered"
 
 

@@ -123,7 +123,7 @@ def test_thoughts_come_back_over_a_tool_call_or_are_refused(messages, upstream):
         (said[2:], "Expected `thinking`"),
     ]:
         talk = [HELLO, assistant(*blocks), result]
-        assert told in messages.refused(400, messages=talk, **wanted)
+        assert told in messages.expect_refusal(400, messages=talk, **wanted)
 
 
 SUMMARISED = {"reasoning": {"effort": "low", "summary": "auto"}}
@@ -141,7 +141,7 @@ def test_encrypted_thoughts_come_back_or_are_refused(responses):
         ([ASKED, {**thought, "encrypted_content": None}, call, result], "not persisted"),
         ([thought, ASKED], "following item"),
     ]:
-        assert told in responses.refused(400, input=changed, **body)
+        assert told in responses.expect_refusal(400, input=changed, **body)
 
 
 MARK: dict[str, Any] = {"cache_control": {"type": "ephemeral"}}
@@ -206,7 +206,7 @@ REFUSED = FIELDS + [(form, name, {TALKED[form]: talk}, told) for form, name, tal
     [pytest.param(form, body, told, id=f"{form}-{name}") for form, name, body, told in REFUSED],
 )
 def test_a_strict_provider_refuses(upstream, wire, form, body, told):
-    assert told in Asked(upstream, wire, form).refused(400, **body)
+    assert told in Asked(upstream, wire, form).expect_refusal(400, **body)
 
 
 def test_what_a_strict_provider_takes(messages, responses):

@@ -45,7 +45,7 @@ def store(valkey, monkeypatch) -> Iterator[SharedCache]:
 
 
 @pytest.fixture
-def read_told(upstream, store) -> Callable[[], list[list[str]]]:
+def read_notes(upstream, store) -> Callable[[], list[list[str]]]:
     """Of a provider that is to be probed: what the processes were told."""
     fill(1)
     ProviderProbe.objects.all().delete()
@@ -59,7 +59,7 @@ def read_told(upstream, store) -> Callable[[], list[list[str]]]:
     return read
 
 
-def test_a_provider_is_asked_for_its_models_with_its_credential(read_told, models) -> None:
+def test_a_provider_is_asked_for_its_models_with_its_credential(read_notes, models) -> None:
     assert probe_due(NOW) == 1
     (head,) = models.heads
     assert head.startswith(b"GET /v1/models HTTP/1.1\r\n")
@@ -67,22 +67,22 @@ def test_a_provider_is_asked_for_its_models_with_its_credential(read_told, model
     probe = ProviderProbe.objects.get()
     assert (probe.ok, probe.status, probe.at, probe.since) == (True, 200, NOW, NOW)
     assert probe.latency_ms is not None
-    assert read_told() == []
+    assert read_notes() == []
 
 
-def test_only_when_it_is_due(read_told, models) -> None:
+def test_only_when_it_is_due(read_notes, models) -> None:
     asked = [probe_due(NOW + timedelta(seconds=s)) for s in (0, 1, 29, 30, 31, 60)]
     assert asked == [1, 0, 0, 1, 0, 1]
     assert len(models.heads) == 3
 
 
 @pytest.mark.parametrize("changes", [{"probe_interval_s": None}, {"status": -5}])
-def test_nobody_is_asked_who_need_not_be(read_told, models, changes: dict[str, Any]) -> None:
+def test_nobody_is_asked_who_need_not_be(read_notes, models, changes: dict[str, Any]) -> None:
     Provider.objects.update(**changes)
     assert (probe_due(NOW), models.heads) == (0, [])
 
 
-def test_whoever_refuses_is_there(read_told, models) -> None:
+def test_whoever_refuses_is_there(read_notes, models) -> None:
     verdicts = {200: True, 404: True, 401: True, 500: False, 503: False, 429: None}
     for status, ok in verdicts.items():
         ProviderProbe.objects.all().delete()
@@ -92,14 +92,14 @@ def test_whoever_refuses_is_there(read_told, models) -> None:
         assert (probe.ok, probe.status) == (ok, status)
 
 
-def test_an_outage_is_told_each_time_and_its_end_once(read_told, models) -> None:
+def test_an_outage_is_told_each_time_and_its_end_once(read_notes, models) -> None:
     for minute, status in enumerate((200, 503, 503, 200, 200)):
         models.status = status
         probe_due(NOW + timedelta(minutes=minute))
-    assert read_told() == [["outage"], ["outage"], ["well"]]
+    assert read_notes() == [["outage"], ["outage"], ["well"]]
 
 
-def test_processes_hear_of_it_and_count_no_call(read_told, models, store) -> None:
+def test_processes_hear_of_it_and_count_no_call(read_notes, models, store) -> None:
     clock = Clock()
     seen, health = observer(clock, collects=True), EndpointHealth(window_s=30, probe_s=10)
     sharing = PeerSync(seen, health, store, clock=clock)
@@ -114,13 +114,13 @@ def test_processes_hear_of_it_and_count_no_call(read_told, models, store) -> Non
     assert pk not in seen.recent.totals
 
 
-def test_who_does_not_answer_at_all_is_down(read_told) -> None:
+def test_who_does_not_answer_at_all_is_down(read_notes) -> None:
     Provider.objects.update(base_url="http://127.0.0.1:9/v1")
     probe_due(NOW)
     probe = ProviderProbe.objects.get()
     assert (probe.ok, probe.status) == (False, None)
     assert probe.said.startswith("No answer")
-    assert read_told() == [["outage"]]
+    assert read_notes() == [["outage"]]
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from routing.tools.registry import BUILT_IN
 from routing.tools.search_models import SearchModels, rank_models
 from routing.tools.tool_search import FOUND_MAX
 from routing.tools.toolbox import NAME_CHARS_MAX, Toolbox
-from tests.routing.formats.chat_bodies import accepted
+from tests.routing.formats.chat_bodies import parse_fields
 from tests.routing.selection.entries import model
 from tests.routing.tools.made import context
 
@@ -129,7 +129,7 @@ def test_nothing_found_is_no_failure_and_few_are_found_at_once() -> None:
 
 
 def test_the_next_turn_has_what_was_found() -> None:
-    chat = accepted(tools=TOOLS[:3])
+    chat = parse_fields(tools=TOOLS[:3])
     chat.body["tools"] = TOOLS
     toolbox = Toolbox(TOOLS)
     chat = with_tools(chat, toolbox)

@@ -81,13 +81,13 @@ class Speaker(Protocol):
     def results(self, outputs: dict[str, str]) -> list[dict[str, Any]]:
         """What tools gave back, by call id."""
 
-    def heard(self, answer: Any) -> Said:
+    def read_answer(self, answer: Any) -> Said:
         """Read a whole answer."""
 
-    def heard_stream(self, streamed: Streamed) -> Said:
+    def read_events(self, streamed: Streamed) -> Said:
         """Read a stream, put together as the format's clients do it."""
 
-    def told(self, body: Any) -> tuple[int, str, str]:
+    def read_error(self, body: Any) -> tuple[int, str, str]:
         """Code, error type and message of an HTTP error's body."""
         error = body["error"]
         return error["code"], error["metadata"]["error_type"], error["message"]

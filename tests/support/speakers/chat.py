@@ -40,14 +40,14 @@ class Chat(Speaker):
             for call_id, text in outputs.items()
         ]
 
-    def heard(self, answer: Any) -> Said:
+    def read_answer(self, answer: Any) -> Said:
         (choice,) = answer["choices"]
-        said = _read_said(choice["message"], choice, answer.get("usage"))
+        said = _read_answer(choice["message"], choice, answer.get("usage"))
         said.failure = choice.get("error")
         said.model, said.provider = answer["model"], answer["provider"]
         return said
 
-    def heard_stream(self, streamed: Streamed) -> Said:
+    def read_events(self, streamed: Streamed) -> Said:
         chunks = [value for value in streamed.values if value["choices"]]
         message: dict[str, Any] = {"role": "assistant", "content": ""}
         for chunk in chunks:
@@ -56,13 +56,13 @@ class Chat(Speaker):
         choices = [chunk["choices"][0] for chunk in chunks]
         # The reason is told once.
         (ended,) = (choice for choice in choices if choice["finish_reason"] is not None)
-        said = _read_said(message, ended, last.get("usage"))
+        said = _read_answer(message, ended, last.get("usage"))
         said.failure = last.get("error")
         said.model, said.provider = last["model"], last["provider"]
         return said
 
 
-def _read_said(message: dict[str, Any], choice: dict[str, Any], usage: Any) -> Said:
+def _read_answer(message: dict[str, Any], choice: dict[str, Any], usage: Any) -> Said:
     calls = [
         Call(call["id"], call["function"]["name"], call["function"]["arguments"])
         for call in message.get("tool_calls") or []

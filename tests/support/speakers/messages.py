@@ -56,11 +56,11 @@ class Messages:
         ]
         return [{"role": "user", "content": blocks}]
 
-    def heard(self, answer: Any) -> Said:
+    def read_answer(self, answer: Any) -> Said:
         assert (answer["type"], answer["role"]) == ("message", "assistant")
-        return _read_said(answer, answer["content"], answer["usage"])
+        return _read_answer(answer, answer["content"], answer["usage"])
 
-    def heard_stream(self, streamed: Streamed) -> Said:
+    def read_events(self, streamed: Streamed) -> Said:
         blocks: list[dict[str, Any]] = []
         whole: dict[str, Any] = {"stop_reason": None}
         usage: dict[str, Any] | None = None
@@ -79,11 +79,11 @@ class Messages:
                 usage = {**whole["usage"], **value["usage"]}
             elif name == "error":
                 failure = value["error"]
-        said = _read_said(whole, [_finish_block(block) for block in blocks], usage)
+        said = _read_answer(whole, [_finish_block(block) for block in blocks], usage)
         said.failure = failure
         return said
 
-    def told(self, body: Any) -> tuple[int, str, str]:
+    def read_error(self, body: Any) -> tuple[int, str, str]:
         assert body["type"] == "error"
         error = body["error"]
         return error["code"], error["error_type"], error["message"]
@@ -111,7 +111,7 @@ def _finish_block(block: dict[str, Any]) -> dict[str, Any]:
     return {**block, "input": json.loads(fragments or "{}"), "fragments": fragments}
 
 
-def _read_said(answer: Any, blocks: list[dict[str, Any]], usage: Any) -> Said:
+def _read_answer(answer: Any, blocks: list[dict[str, Any]], usage: Any) -> Said:
     calls = [
         Call(
             block["id"],

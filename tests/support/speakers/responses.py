@@ -38,16 +38,16 @@ class Responses(Speaker):
             for call_id, text in outputs.items()
         ]
 
-    def heard(self, answer: Any) -> Said:
+    def read_answer(self, answer: Any) -> Said:
         assert answer["object"] == "response"
-        return _read_said(answer)
+        return _read_answer(answer)
 
-    def heard_stream(self, streamed: Streamed) -> Said:
+    def read_events(self, streamed: Streamed) -> Said:
         numbers = [value["sequence_number"] for value in streamed.values]
         assert numbers == list(range(len(numbers)))
         name, last = streamed.events[-1]
         assert name in TERMINAL, streamed.events[-1]
-        said = _read_said(last["response"])
+        said = _read_answer(last["response"])
         deltas = [value for event, value in streamed.events if event.endswith("text.delta")]
         spoken = [v["delta"] for v in deltas if v["type"] == "response.output_text.delta"]
         if said.failure is None:
@@ -67,7 +67,7 @@ def _check_arguments(streamed: Streamed, said: Said) -> None:
         assert list(fragments.values()) == [call.arguments for call in said.calls]
 
 
-def _read_said(answer: Any) -> Said:
+def _read_answer(answer: Any) -> Said:
     items = answer["output"]
     parts = [part for item in items if item["type"] == "message" for part in item["content"]]
     thoughts = [item for item in items if item["type"] == "reasoning"]

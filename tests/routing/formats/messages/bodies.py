@@ -16,7 +16,12 @@ IMAGE: dict[str, Any] = {"type": "image", "source": PNG}
 EPHEMERAL: dict[str, Any] = {"type": "ephemeral"}
 
 BODIES = Bodies(MESSAGES, max_tokens=4096, messages=[USER])
-body_of, accepted, refused, paths = BODIES.body, BODIES.accepted, BODIES.refused, BODIES.paths
+body_of, parse_fields, expect_refusal, paths = (
+    BODIES.body,
+    BODIES.parse_fields,
+    BODIES.expect_refusal,
+    BODIES.paths,
+)
 
 
 def message_by(role: str, *blocks: dict[str, Any]) -> dict[str, Any]:
@@ -30,5 +35,7 @@ def document(source: str, **fields: Any) -> dict[str, Any]:
 
 def chat_of(*messages: dict[str, Any], **fields: Any) -> list[dict[str, Any]]:
     """The chat messages that messages become."""
-    translated: list[dict[str, Any]] = accepted(messages=list(messages), **fields).body["messages"]
+    translated: list[dict[str, Any]] = parse_fields(messages=list(messages), **fields).body[
+        "messages"
+    ]
     return translated

@@ -5,7 +5,7 @@ from typing import Any
 from routing.entities.exchange import Native
 from routing.formats.caller import AnswerIdentity, Ending
 from routing.formats.messages.format import MessagesStream
-from tests.routing.formats.messages.bodies import accepted
+from tests.routing.formats.messages.bodies import parse_fields
 
 SERVED = AnswerIdentity("gen-1-x", 1, "acme/small", "Acme")
 USAGE: dict[str, Any] = {
@@ -25,7 +25,7 @@ def ending(finish: str = "stop", native_finish: str | None = None, **fields: Any
 
 
 def stream(**fields: Any) -> MessagesStream:
-    return MessagesStream(SERVED, accepted(**fields))
+    return MessagesStream(SERVED, parse_fields(**fields))
 
 
 def write_stream(*deltas: dict[str, Any], end: Ending | None = None, **fields: Any) -> bytes:

@@ -13,7 +13,7 @@ from gateway.http.validation import Issue
 from routing.formats.caller import CompleteAnswer, Ending
 from routing.formats.messages.format import MESSAGES
 from routing.formats.messages.write import BrokenAnswer
-from tests.routing.formats.messages.bodies import accepted
+from tests.routing.formats.messages.bodies import parse_fields
 from tests.routing.formats.messages.streams import SERVED, USAGE, ending, native
 
 DIRECT = {"type": "direct"}
@@ -22,7 +22,7 @@ DIRECT = {"type": "direct"}
 def answer(message: dict[str, Any], end: Ending | None = None, **fields: Any) -> dict[str, Any]:
     return MESSAGES.write_answer(
         CompleteAnswer(
-            SERVED, accepted(**fields), message, None, None, end or ending("stop", "stop")
+            SERVED, parse_fields(**fields), message, None, None, end or ending("stop", "stop")
         )
     )
 
@@ -95,7 +95,7 @@ def test_a_message_upstreams_answer_stays_its_own() -> None:
     use = {"type": "tool_use", "id": "t", "name": "f", "input": {"b": 1.0}}
     tomorrow = {"type": "of_tomorrow", "y": 1}
     created = {"ephemeral_5m_input_tokens": 2, "ephemeral_1h_input_tokens": 0}
-    refused = {"type": "refusal", "category": "cyber", "explanation": "e"}
+    expect_refusal = {"type": "refusal", "category": "cyber", "explanation": "e"}
     counted = {"input_tokens": 5, "output_tokens": 5, "cache_creation_input_tokens": 2}
     value = {
         "id": "msg_up",
@@ -110,7 +110,7 @@ def test_a_message_upstreams_answer_stays_its_own() -> None:
             {**use, "input": None},
         ],
         "stop_reason": "refusal",
-        "stop_details": refused,
+        "stop_details": expect_refusal,
         "usage": counted | {"cache_creation": created, "service_tier": "batch", "own": 1},
         "own": 2,
     }
@@ -120,7 +120,7 @@ def test_a_message_upstreams_answer_stays_its_own() -> None:
     assert body["content"] == [plain, plain, cited, called, tomorrow, {**called, "input": {}}]
     assert (body["id"], body["model"], body["provider"]) == ("msg_up", "acme/small", "Acme")
     assert (body["stop_reason"], body["stop_sequence"]) == ("refusal", None)
-    assert (body["stop_details"], body["own"]) == (refused, 2)
+    assert (body["stop_details"], body["own"]) == (expect_refusal, 2)
     own = {"service_tier": "batch", "own": 1, "cache_creation": created}
     known = {**own, "inference_geo": None, "cost": USAGE["cost"]}
     assert {name: body["usage"][name] for name in known} == known

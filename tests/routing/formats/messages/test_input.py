@@ -14,11 +14,11 @@ from tests.routing.formats.messages.bodies import (
     TOOL,
     USE,
     USER,
-    accepted,
     document,
+    expect_refusal,
     message_by,
+    parse_fields,
     paths,
-    refused,
 )
 
 CALLED = message_by("assistant", USE)
@@ -49,7 +49,7 @@ ANY_BLOCK: list[dict[str, Any]] = [
 @pytest.mark.parametrize("block", ANY_BLOCK, ids=lambda block: str(block["type"]))
 def test_every_block_is_taken_with_fields_that_nobody_knows(block: dict[str, Any]) -> None:
     for role in ("user", "assistant"):
-        request = accepted(messages=[CALLED, message_by(role, TEXT, {**block, "zz": 1})])
+        request = parse_fields(messages=[CALLED, message_by(role, TEXT, {**block, "zz": 1})])
         assert request.message_count >= 2
 
 
@@ -57,7 +57,7 @@ def test_every_block_is_taken_with_fields_that_nobody_knows(block: dict[str, Any
 def test_tool_changes_are_for_the_system_which_says_nothing_but_text(kind: str) -> None:
     for tool in ({"type": "tool_reference", "name": "f"}, {"type": "mcp_toolset", "x": 1}):
         block = {"type": kind, "tool": tool}
-        request = accepted(messages=[message_by("system", block, TEXT)])
+        request = parse_fields(messages=[message_by("system", block, TEXT)])
         assert request.body["messages"] == [{"role": "system", "content": "x"}]
         for role in ("user", "assistant"):
             assert paths(messages=[message_by(role, block)]) == ["messages.0.content.0.type"]
@@ -102,7 +102,7 @@ def test_a_message_is_checked(message: dict[str, Any], path: str) -> None:
 
 def test_a_result_of_no_call_is_an_unusable_prompt() -> None:
     stray = {**RESULT, "tool_use_id": "t9"}
-    error = refused(messages=[CALLED, message_by("user", TEXT, RESULT, stray)])
+    error = expect_refusal(messages=[CALLED, message_by("user", TEXT, RESULT, stray)])
     assert error.error_type == "invalid_prompt"
     assert [issue.path for issue in error.issues] == ["messages.1.content.2.tool_use_id"]
     assert paths(messages=[message_by("user", RESULT), CALLED]) == [
@@ -133,23 +133,23 @@ def test_tools_that_nobody_runs_are_refused(kind: Any) -> None:
     ids=lambda tool: str(tool["type"]),
 )
 def test_a_providers_tool_stays_out_of_the_translation(tool: dict[str, Any]) -> None:
-    request = accepted(tools=[tool, TOOL], tool_choice={"type": "auto"})
+    request = parse_fields(tools=[tool, TOOL], tool_choice={"type": "auto"})
     assert [each["function"]["name"] for each in request.body["tools"]] == ["f"]
     assert request.original is not None
     assert request.original["tools"] == [tool, TOOL]
     assert request.native_tools == ()
-    alone = accepted(tools=[tool], tool_choice={"type": "any"})
+    alone = parse_fields(tools=[tool], tool_choice={"type": "any"})
     assert not {"tools", "tool_choice"} & set(alone.body)
     assert not alone.tools_given
 
 
 def test_a_providers_search_may_not_be_left_out() -> None:
     newer = {**SEARCH, "type": "web_search_20260209", "max_uses": 1, "user_location": None}
-    request = accepted(tools=[SEARCH, newer, SEARCH, TOOL])
+    request = parse_fields(tools=[SEARCH, newer, SEARCH, TOOL])
     assert request.native_tools == ("web_search_20250305", "web_search_20260209")
     assert len(request.body["tools"]) == 1
     for kind in SHORTHANDS:
-        assert accepted(tools=[{**SEARCH, "type": kind}, TOOL]).native_tools == (kind,)
+        assert parse_fields(tools=[{**SEARCH, "type": kind}, TOOL]).native_tools == (kind,)
         assert paths(tools=[{**SEARCH, "type": kind, "name": "x"}]) == ["tools.0.name"]
 
 
@@ -175,7 +175,7 @@ def test_a_tool_is_checked_inside(tool: dict[str, Any], path: str) -> None:
 def test_a_search_has_one_list_of_domains() -> None:
     search = {**SEARCH, "allowed_domains": ["a.example"], "blocked_domains": ["b.example"]}
     assert paths(tools=[TOOL, search]) == ["tools.1"]
-    accepted(tools=[{**search, "blocked_domains": None}])
+    parse_fields(tools=[{**search, "blocked_domains": None}])
 
 
 def test_a_custom_tool_is_a_function() -> None:
@@ -183,7 +183,9 @@ def test_a_custom_tool_is_a_function() -> None:
     about = {"name": "a b", "description": "d", "strict": True}
     marks = {"cache_control": EPHEMERAL, "defer_loading": True}
     tool = {"type": "custom", "input_schema": schema, **about, **marks}
-    assert accepted(tools=[tool, {**TOOL, "type": None, "cache_control": None}]).body["tools"] == [
+    assert parse_fields(tools=[tool, {**TOOL, "type": None, "cache_control": None}]).body[
+        "tools"
+    ] == [
         {"type": "function", "function": {**about, "parameters": schema}, **marks},
         {"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}},
     ]
@@ -201,15 +203,15 @@ def test_a_custom_tool_is_a_function() -> None:
     ],
 )
 def test_a_choice_is_translated(choice: dict[str, Any], chat: Any) -> None:
-    body = accepted(tools=[BASH, DATETIME, TOOL], tool_choice=choice).body
+    body = parse_fields(tools=[BASH, DATETIME, TOOL], tool_choice=choice).body
     assert body.get("tool_choice") == chat
     assert "parallel_tool_calls" not in body
     if choice["type"] != "none":
         alone = {**choice, "disable_parallel_tool_use": True}
         beside = {**choice, "disable_parallel_tool_use": False}
-        body = accepted(tools=[BASH, DATETIME, TOOL], tool_choice=alone).body
+        body = parse_fields(tools=[BASH, DATETIME, TOOL], tool_choice=alone).body
         assert body["parallel_tool_calls"] is False
-        body = accepted(tools=[BASH, DATETIME, TOOL], tool_choice=beside).body
+        body = parse_fields(tools=[BASH, DATETIME, TOOL], tool_choice=beside).body
         assert "parallel_tool_calls" not in body
 
 
@@ -224,4 +226,4 @@ def test_a_choice_is_checked_and_needs_a_tool(choice: Any, path: str) -> None:
     assert paths(tools=[TOOL], tool_choice=choice) == [path]
     assert paths(tool_choice={"type": "any"}) == ["tool_choice"]
     for kind in ("auto", "none"):
-        accepted(tool_choice={"type": kind})
+        parse_fields(tool_choice={"type": kind})

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from routing.formats.caller import CompleteAnswer
 from routing.formats.messages.format import MessagesStream
 from routing.formats.messages.write import build_answer
-from tests.routing.formats.messages.bodies import accepted
+from tests.routing.formats.messages.bodies import parse_fields
 from tests.routing.formats.messages.stream_reader import Read, events_of
 from tests.routing.formats.messages.streams import SERVED, USAGE, ending, native, stream
 
@@ -109,7 +109,7 @@ def test_a_turn_that_ends_with_calls_says_so(caller: Any, reason: str) -> None:
     message = {"type": "message", "content": [call], "usage": {}, **ended}
     end = ending("tool_calls", "end_turn", native=native("", b"", message))
     assert (
-        build_answer(CompleteAnswer(SERVED, accepted(), {}, None, None, end))["stop_reason"]
+        build_answer(CompleteAnswer(SERVED, parse_fields(), {}, None, None, end))["stop_reason"]
         == reason
     )
     block = {"type": "content_block_start", "index": 0, "content_block": call}

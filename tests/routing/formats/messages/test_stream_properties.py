@@ -12,7 +12,7 @@ from routing.formats.caller import CompleteAnswer
 from routing.formats.chat.request import parse_chat
 from routing.formats.messages.thinking import SEAL_PREFIX, seal, unseal
 from routing.formats.messages.write import build_answer, build_message_blocks
-from tests.routing.formats.messages.bodies import TEXT, USER, accepted, chat_of, message_by
+from tests.routing.formats.messages.bodies import TEXT, USER, chat_of, message_by, parse_fields
 from tests.routing.formats.messages.stream_reader import Read, events_of
 from tests.routing.formats.messages.streams import (
     SERVED,
@@ -190,7 +190,7 @@ def test_no_message_upstream_can_either(
     assert events_of(out + writer.write_ending(ending()))[-1]["type"] == "message_stop"
     message = {"content": [value for _, value in events], "usage": usage}
     whole = CompleteAnswer(
-        SERVED, accepted(), {}, None, None, ending(native=native("", b"", message))
+        SERVED, parse_fields(), {}, None, None, ending(native=native("", b"", message))
     )
     assert build_answer(whole)["usage"]["output_tokens"] == 5
 
@@ -234,7 +234,7 @@ def test_message_upstreams_never_see_what_they_did_not_sign() -> None:
     foreign = {"type": "reasoning.encrypted", "data": "x", "format": "openai-responses-v1"}
     blocks = build_message_blocks({"reasoning": "hm", "reasoning_details": [foreign]}, silent=False)
     claudes = {"type": "thinking", "thinking": "t", "signature": "c2ln"}
-    request = accepted(messages=[USER, message_by("assistant", *blocks, claudes, TEXT)])
+    request = parse_fields(messages=[USER, message_by("assistant", *blocks, claudes, TEXT)])
     assert request.original is not None
     assert request.original["messages"][1]["content"] == [claudes, TEXT]
     assert len(request.body["messages"][1]["reasoning_details"]) == 3

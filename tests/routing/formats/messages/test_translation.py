@@ -15,10 +15,10 @@ from tests.routing.formats.messages.bodies import (
     TOOL,
     USE,
     USER,
-    accepted,
     chat_of,
     document,
     message_by,
+    parse_fields,
 )
 
 CALL = {"id": "t1", "type": "function", "function": {"name": "f", "arguments": '{"a":[1,"é"]}'}}
@@ -105,7 +105,7 @@ def test_what_a_document_says_of_itself_stays() -> None:
 
 
 def original_of(*messages: dict[str, Any]) -> list[dict[str, Any]]:
-    original = accepted(messages=list(messages)).original
+    original = parse_fields(messages=list(messages)).original
     assert original is not None
     kept: list[dict[str, Any]] = original["messages"]
     return kept
@@ -144,14 +144,14 @@ ADAPTIVE = {"type": "adaptive"}
     ],
 )
 def test_thinking_and_effort_are_reasoning(thinking: Any, effort: Any, reasoning: Any) -> None:
-    request = accepted(thinking=thinking, output_config={"effort": effort})
+    request = parse_fields(thinking=thinking, output_config={"effort": effort})
     assert request.reasoning == reasoning
     assert ("reasoning" in request.supplied_parameters) == (reasoning is not None)
 
 
 def test_the_output_format_is_a_response_format() -> None:
     schema = {"type": "object", "properties": {}}
-    request = accepted(output_config={"format": {"type": "json_schema", "schema": schema}})
+    request = parse_fields(output_config={"format": {"type": "json_schema", "schema": schema}})
     assert request.response_format_type == "json_schema"
     form = request.body["response_format"]["json_schema"]
     assert (form["schema"], form["strict"]) == (schema, True)
@@ -170,18 +170,18 @@ def test_the_plain_parameters() -> None:
     }
     stops = list("abcdef")
     given = {"max_tokens": 5.0, "top_k": 3.0, "stop_sequences": stops}
-    body = accepted(**same, **given, metadata={"user_id": "u"}, context_management={}).body
+    body = parse_fields(**same, **given, metadata={"user_id": "u"}, context_management={}).body
     expected = {**same, "max_completion_tokens": 5, "top_k": 3, "stop": stops, "user": "u"}
     assert {name: body[name] for name in expected} == expected
     assert type(body["max_completion_tokens"]) is type(body["top_k"]) is int
     assert not {"max_tokens", "metadata", "context_management"} & set(body)
-    assert accepted(user="mine", metadata={"user_id": "u"}).user == "mine"
-    assert "stop" not in accepted(stop_sequences=[]).body
+    assert parse_fields(user="mine", metadata={"user_id": "u"}).user == "mine"
+    assert "stop" not in parse_fields(stop_sequences=[]).body
 
 
 def test_the_translation_is_a_chat_body() -> None:
     unsigned = {"type": "thinking", "thinking": "hm", "signature": ""}
-    request = accepted(
+    request = parse_fields(
         system=[TEXT],
         messages=[
             USER,

@@ -6,7 +6,7 @@ from typing import Any
 from gateway.http.jsonio import dumps, usd
 from routing.formats.caller import AnswerIdentity, CompleteAnswer, Ending
 from routing.formats.responses.format import RESPONSES
-from tests.routing.formats.responses.bodies import accepted
+from tests.routing.formats.responses.bodies import parse_fields
 
 SERVED = AnswerIdentity("gen-1760000000-abc", 1_760_000_000, "acme/small", "Acme")
 USAGE: dict[str, Any] = {
@@ -31,15 +31,15 @@ def ending(finish: str = "stop", **changes: Any) -> Ending:
 
 def stream(**fields: Any) -> Any:
     """A writer for a request with these fields."""
-    return RESPONSES.writer(SERVED, accepted(**fields))
+    return RESPONSES.writer(SERVED, parse_fields(**fields))
 
 
-def whole(
+def write_answer(
     message: dict[str, Any], *, end: Ending | None = None, logprobs: Any = None, **fields: Any
 ) -> Any:
     """The answer as a caller would read it."""
     said = {"role": "assistant", "content": None, **message}
-    answer = CompleteAnswer(SERVED, accepted(**fields), said, logprobs, None, end or ending())
+    answer = CompleteAnswer(SERVED, parse_fields(**fields), said, logprobs, None, end or ending())
     return plain(RESPONSES.write_answer(answer))
 
 
@@ -52,7 +52,7 @@ def failure(error_type: str = "provider_unavailable", code: int = 502) -> dict[s
 
 
 def output_of(message: dict[str, Any]) -> list[dict[str, Any]]:
-    output: list[dict[str, Any]] = whole(message)["output"]
+    output: list[dict[str, Any]] = write_answer(message)["output"]
     return output
 
 

@@ -17,13 +17,13 @@ CALL_OUTPUT: dict[str, Any] = {"type": "function_call_output", "call_id": "c1", 
 FUNCTION: dict[str, Any] = {"type": "function", "name": "f", "parameters": None}
 
 BODIES = Bodies(RESPONSES, input="hi")
-body, accepted, refused = BODIES.body, BODIES.accepted, BODIES.refused
+body, parse_fields, expect_refusal = BODIES.body, BODIES.parse_fields, BODIES.expect_refusal
 paths, text_of = BODIES.paths, BODIES.text_of
 
 
 def messages(*items: Any, **fields: Any) -> list[dict[str, Any]]:
     """What the items are in chat."""
-    translated: list[dict[str, Any]] = accepted(input=list(items), **fields).body["messages"]
+    translated: list[dict[str, Any]] = parse_fields(input=list(items), **fields).body["messages"]
     return translated
 
 

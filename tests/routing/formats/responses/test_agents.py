@@ -9,7 +9,7 @@ from routing.formats.server_tools import FUNCTIONS, WAITING
 from routing.tools.agents import Subagent
 from routing.tools.interface import ModelAnswer
 from routing.upstreams.responses.request import _filter_input
-from tests.routing.formats.responses.bodies import FUNCTION, accepted, paths
+from tests.routing.formats.responses.bodies import FUNCTION, parse_fields, paths
 from tests.routing.tools.made import context
 
 SAID = [{"role": "user", "content": "Do it"}, {"role": "assistant", "tool_calls": []}]
@@ -50,7 +50,7 @@ def settings_of(request: ChatRequest, at: int = -1) -> dict[str, Any]:
     ],
 )
 def test_which_functions_a_subagent_has(wish: dict[str, Any], names: list[str]) -> None:
-    request = accepted(tools=[FUNCTION, {**FUNCTION, "name": "g"}, agent(**wish)])
+    request = parse_fields(tools=[FUNCTION, {**FUNCTION, "name": "g"}, agent(**wish)])
     inherited = settings_of(request).get(FUNCTIONS, [])
     assert [each["function"]["name"] for each in inherited] == names
 
@@ -69,7 +69,7 @@ def test_functions_that_there_are_not(wish: dict[str, Any], path: str) -> None:
 
 
 def test_an_agent_that_waits_is_let_go_on_first() -> None:
-    request = accepted(input=[ASKED, ITEM, agent_call(), OUTPUT], tools=[FUNCTION, HEIR])
+    request = parse_fields(input=[ASKED, ITEM, agent_call(), OUTPUT], tools=[FUNCTION, HEIR])
     result = {"role": "tool", "tool_call_id": "c1", "content": "22"}
     assert settings_of(request)[WAITING] == [{"id": "a1", "messages": [*SAID, result]}]
     first, made, told = request.body["messages"]
@@ -83,7 +83,7 @@ def test_outputs_may_stand_between_the_calls_of_several() -> None:
     second = agent_call(call_id="c2", subagent_id="b1")
     items = [ASKED, ITEM, {**ITEM, "call_id": "b1"}, agent_call(), OUTPUT, second]
     tools = [FUNCTION, HEIR, agent(name="x")]
-    request = accepted(input=[*items, {**OUTPUT, "call_id": "c2"}], tools=tools)
+    request = parse_fields(input=[*items, {**OUTPUT, "call_id": "c2"}], tools=tools)
     assert [each["id"] for each in settings_of(request, 1)[WAITING]] == ["a1", "b1"]
     assert not settings_of(request).get(WAITING)
     assert request.body["tool_choice"] == "required"
@@ -92,7 +92,7 @@ def test_outputs_may_stand_between_the_calls_of_several() -> None:
 @pytest.mark.parametrize("later", [[DONE, ANSWER], [ANSWER], [DONE]])
 def test_one_that_has_gone_on_leaves_nothing(later: list[dict[str, Any]]) -> None:
     items = [ASKED, ITEM, agent_call(), OUTPUT, *later, {"role": "user", "content": "More"}]
-    request = accepted(input=items, tools=[FUNCTION, HEIR])
+    request = parse_fields(input=items, tools=[FUNCTION, HEIR])
     assert not settings_of(request).get(WAITING)
     assert {each["role"] for each in request.body["messages"]} <= {"user", "assistant"}
     assert all("tool_calls" not in each for each in request.body["messages"])
@@ -138,14 +138,14 @@ def test_one_that_has_the_id_of_an_earlier_one_is_another() -> None:
     earlier = {**STATE, "messages": [{"role": "user", "content": "Before"}]}
     items = [ASKED, ITEM, agent_call(call_id="c0", subagent_items=[earlier])]
     items += [{**OUTPUT, "call_id": "c0"}, DONE, ASKED, ITEM, agent_call(), OUTPUT]
-    (waiting,) = settings_of(accepted(input=items, tools=[FUNCTION, HEIR]))[WAITING]
+    (waiting,) = settings_of(parse_fields(input=items, tools=[FUNCTION, HEIR]))[WAITING]
     assert waiting["messages"][:2] == SAID
 
 
 def test_a_choice_of_the_caller_s_stays() -> None:
     given: dict[str, Any] = {"input": [ASKED, agent_call(), OUTPUT], "tools": [FUNCTION, agent()]}
-    assert accepted(**given, tool_choice="none").body["tool_choice"] == "none"
-    assert "tool_choice" not in accepted(**given, reasoning={"effort": "low"}).body
+    assert parse_fields(**given, tool_choice="none").body["tool_choice"] == "none"
+    assert "tool_choice" not in parse_fields(**given, reasoning={"effort": "low"}).body
 
 
 @pytest.mark.parametrize(
@@ -166,7 +166,7 @@ def test_calls_that_nothing_goes_on_with(items: list[Any], tools: list[Any], pat
 def test_so_many_functions_are_inherited_and_so_many_agents_wait_and_no_more() -> None:
     functions = [{**FUNCTION, "name": f"f{number}"} for number in range(32)]
     heirs = [agent(name=f"a{number}", inherit_functions=True) for number in range(33)]
-    assert accepted(tools=[*functions, *heirs[:32]])
+    assert parse_fields(tools=[*functions, *heirs[:32]])
     assert paths(tools=[*functions, *heirs]) == ["tools"]
 
     def waiting(count: int) -> list[dict[str, Any]]:
@@ -174,5 +174,5 @@ def test_so_many_functions_are_inherited_and_so_many_agents_wait_and_no_more() -
         calls = [agent_call(call_id=each, subagent_id=each) for each in numbers]
         return [ASKED, *calls, *({**OUTPUT, "call_id": each} for each in numbers)]
 
-    assert accepted(input=waiting(128), tools=[FUNCTION, HEIR])
+    assert parse_fields(input=waiting(128), tools=[FUNCTION, HEIR])
     assert paths(input=waiting(129), tools=[FUNCTION, HEIR]) == ["input"]

@@ -14,11 +14,11 @@ from tests.routing.formats.responses.bodies import (
     CALL_OUTPUT,
     DATA_URL,
     FUNCTION,
-    accepted,
+    expect_refusal,
     item_paths,
     message,
     messages,
-    refused,
+    parse_fields,
 )
 
 TEXT = {"type": "input_text", "text": "hi"}
@@ -39,9 +39,9 @@ def image(**fields: Any) -> dict[str, Any]:
 
 
 def test_a_string_is_what_the_user_says_and_instructions_come_first() -> None:
-    request = accepted(instructions="be brief")
+    request = parse_fields(instructions="be brief")
     assert request.body["messages"] == [{"role": "system", "content": "be brief"}, USER]
-    assert accepted(instructions="").body["messages"] == [USER]
+    assert parse_fields(instructions="").body["messages"] == [USER]
 
 
 @pytest.mark.parametrize("role", ["user", "system", "developer", "assistant"])
@@ -81,7 +81,7 @@ def test_parts(part: dict[str, Any], translated: dict[str, Any]) -> None:
 
 
 def test_media_are_counted() -> None:
-    request = accepted(input=[message_by("user", TEXT, IMAGE)])
+    request = parse_fields(input=[message_by("user", TEXT, IMAGE)])
     assert (request.image_parts, request.media_parts) == (1, 1)
     assert request.input_modalities == {"image"}
 
@@ -164,10 +164,10 @@ def test_custom_tools_become_functions_of_one_argument() -> None:
 @pytest.mark.parametrize("kind", ["function_call_output", "custom_tool_call_output"])
 def test_an_output_that_answers_no_earlier_call_is_named(kind: str) -> None:
     orphan = {"type": kind, "call_id": "c1", "output": "x"}
-    error = refused(input=[USER, orphan, CALL])
+    error = expect_refusal(input=[USER, orphan, CALL])
     assert error.error_type == "invalid_prompt"
     assert [issue.path for issue in error.issues] == ["input.1.call_id"]
-    assert len(refused(input=[orphan] * 9).issues) == 5
+    assert len(expect_refusal(input=[orphan] * 9).issues) == 5
 
 
 @pytest.mark.parametrize(
@@ -182,7 +182,7 @@ def test_an_output_that_answers_no_earlier_call_is_named(kind: str) -> None:
 )
 def test_items_without_an_equivalent_are_replayed_or_dropped(kind: str) -> None:
     item = {"type": kind, "id": "x_1", "zz": [1]}
-    request, without = accepted(input=[USER, item, USER]), accepted(input=[USER, USER])
+    request, without = parse_fields(input=[USER, item, USER]), parse_fields(input=[USER, USER])
     assert request.body["messages"] == [USER, USER]
     assert request.original is not None
     assert request.original["input"][1] == item
@@ -206,11 +206,11 @@ def test_a_picture_the_model_made_is_an_image_of_its_turn() -> None:
 
 def test_references_are_refused_unless_the_item_is_there() -> None:
     reference = {"type": "item_reference", "id": "rs_1"}
-    error = refused(input=[USER, reference])
+    error = expect_refusal(input=[USER, reference])
     assert [issue.path for issue in error.issues] == ["input.1.id"]
     assert "store: false" in str(error)
     item = {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "sealed"}
-    request = accepted(input=[USER, reference, item, CALL, CALL_OUTPUT])
+    request = parse_fields(input=[USER, reference, item, CALL, CALL_OUTPUT])
     assert request.original
     assert request.original["input"] == [USER, item, CALL, CALL_OUTPUT]
     assert request.body["messages"] == messages(USER, item, CALL, CALL_OUTPUT)
@@ -218,7 +218,7 @@ def test_references_are_refused_unless_the_item_is_there() -> None:
 
 def test_tools_among_the_items_stand_beside_the_others() -> None:
     added = {"type": "additional_tools", "role": "developer", "tools": [FUNCTION, {"type": "mcp"}]}
-    request = accepted(input=[USER, added], tool_choice={"type": "function", "name": "f"})
+    request = parse_fields(input=[USER, added], tool_choice={"type": "function", "name": "f"})
     assert [tool["function"]["name"] for tool in request.body["tools"]] == ["f"]
     assert request.native_tools == ("mcp",)
     assert request.body["messages"] == messages(USER)

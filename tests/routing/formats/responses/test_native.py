@@ -6,7 +6,14 @@ import pytest
 
 from gateway.http.jsonio import dumps
 from routing.entities.exchange import Native
-from tests.routing.formats.responses.answers import ending, failure, plain, read, stream, whole
+from tests.routing.formats.responses.answers import (
+    ending,
+    failure,
+    plain,
+    read,
+    stream,
+    write_answer,
+)
 
 TEXT = {"type": "output_text", "text": "hello", "annotations": []}
 MESSAGE: dict[str, Any] = {
@@ -82,7 +89,7 @@ def check_owned(answer: dict[str, Any]) -> None:
 
 def test_a_whole_answer_keeps_all_but_the_gateways_fields() -> None:
     end = ending(native=native(OWN), router_metadata={"attempt": 1})
-    answer = whole({"content": "hello"}, end=end, **ASKED)
+    answer = write_answer({"content": "hello"}, end=end, **ASKED)
     check_owned(answer)
     for name in ("output", "service_tier", "completed_at"):
         assert answer[name] == OWN[name]
@@ -96,10 +103,10 @@ def test_a_whole_answer_keeps_all_but_the_gateways_fields() -> None:
 
 def test_a_whole_answer_that_broke_is_failed() -> None:
     for own in (OWN, {**OWN, "output": []}, {**OWN, "output": "odd"}):
-        answer = whole({}, end=ending("error", native=native(own), failure=failure()))
+        answer = write_answer({}, end=ending("error", native=native(own), failure=failure()))
         assert (answer["status"], answer["error_type"]) == ("failed", "provider_unavailable")
     limit = failure("max_tokens_exceeded")
-    answer = whole({}, end=ending("error", native=native(OWN), failure=limit))
+    answer = write_answer({}, end=ending("error", native=native(OWN), failure=limit))
     assert answer["status"] == "incomplete"
 
 
@@ -113,7 +120,7 @@ def test_a_whole_answer_that_broke_is_failed() -> None:
     ],
 )
 def test_odd_objects_do_no_harm(own: dict[str, Any]) -> None:
-    assert whole({}, end=ending(native=native(own)))["output_text"] == ""
+    assert write_answer({}, end=ending(native=native(own)))["output_text"] == ""
 
 
 def test_events_pass_verbatim_but_for_the_response_object() -> None:
@@ -136,7 +143,7 @@ def test_the_terminal_event_waits_for_the_charge() -> None:
     assert (events[-1]["type"], events[-1]["zz"]) == ("response.completed", 2)
     end = ending(native=native(OWN), router_metadata={"attempt": 1})
     # Which has the charge and what check_owned looks for.
-    assert events[-1]["response"] == whole({}, end=end, **ASKED)
+    assert events[-1]["response"] == write_answer({}, end=end, **ASKED)
 
 
 def test_numbers_leave_no_gap_whatever_the_upstream_counted() -> None:

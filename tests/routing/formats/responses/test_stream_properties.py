@@ -6,7 +6,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.routing.formats.responses.answers import ending, read, stream, whole
+from tests.routing.formats.responses.answers import ending, read, stream, write_answer
 from tests.routing.formats.responses.reader import Reader
 
 Delta = dict[str, Any]
@@ -96,7 +96,7 @@ def test_a_stream_says_what_the_whole_answer_says(
 ) -> None:
     message, deltas = answer
     reader = read_stream_of(deltas, finish)
-    expected = whole(message, end=ending(finish))
+    expected = write_answer(message, end=ending(finish))
     assert {**reader.final, "completed_at": 0} == {**expected, "completed_at": 0}
     assert reader.items == expected["output"]
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tests.routing.formats.responses.bodies import FUNCTION, accepted, paths, text_of
+from tests.routing.formats.responses.bodies import FUNCTION, parse_fields, paths, text_of
 
 
 def space(*tools: Any) -> dict[str, Any]:
@@ -33,12 +33,12 @@ NATIVE: list[dict[str, Any]] = [
 def test_a_function_tool_is_flat_here_and_nested_in_chat() -> None:
     function = {"name": "f", "description": "d", "parameters": {"type": "object"}, "strict": True}
     tool = {"type": "function", **function, "defer_loading": False, "zz": 1}
-    assert accepted(tools=[tool]).body["tools"] == [{"type": "function", "function": function}]
+    assert parse_fields(tools=[tool]).body["tools"] == [{"type": "function", "function": function}]
     nulls = dict.fromkeys(("description", "strict", "defer_loading", "cache_control"))
     plain = {"type": "function", "function": {"name": "f"}}
-    assert accepted(tools=[{**FUNCTION, **nulls}]).body["tools"] == [plain]
+    assert parse_fields(tools=[{**FUNCTION, **nulls}]).body["tools"] == [plain]
     mark = {"cache_control": {"type": "ephemeral"}}
-    assert accepted(tools=[{**FUNCTION, **mark}]).body["tools"] == [{**plain, **mark}]
+    assert parse_fields(tools=[{**FUNCTION, **mark}]).body["tools"] == [{**plain, **mark}]
 
 
 GOOD = {"type": "function", "name": "f", "parameters": {}}
@@ -72,17 +72,17 @@ def test_tools_are_checked_inside(tool: dict[str, Any], path: str) -> None:
 
 @pytest.mark.parametrize("tool", NATIVE, ids=[tool["type"] for tool in NATIVE])
 def test_tools_of_the_upstreams_own_are_named_and_left_to_it(tool: dict[str, Any]) -> None:
-    request = accepted(tools=[tool, FUNCTION, tool])
+    request = parse_fields(tools=[tool, FUNCTION, tool])
     assert request.native_tools == (tool["type"],)
     assert [one["type"] for one in request.body["tools"]] == ["function"]
     assert request.server_tools == []
-    alone = accepted(tools=[tool])
+    alone = parse_fields(tools=[tool])
     assert "tools" not in alone.body
-    assert alone.text_bytes > accepted().text_bytes
+    assert alone.text_bytes > parse_fields().text_bytes
     if tool["type"] in ("custom", "namespace"):
         return
     choice = {"type": tool["type"]}
-    chosen = accepted(tools=[tool, FUNCTION], tool_choice=choice)
+    chosen = parse_fields(tools=[tool, FUNCTION], tool_choice=choice)
     assert "tool_choice" not in chosen.body
     assert chosen.original is not None
     assert chosen.original["tool_choice"] == choice
@@ -90,28 +90,32 @@ def test_tools_of_the_upstreams_own_are_named_and_left_to_it(tool: dict[str, Any
 
 
 def test_a_search_among_tools_is_left_out_where_it_is_not_known() -> None:
-    request = accepted(tools=[{"type": "tool_search", "execution": "server"}, FUNCTION])
+    request = parse_fields(tools=[{"type": "tool_search", "execution": "server"}, FUNCTION])
     assert request.native_tools == ()
     assert [one["type"] for one in request.body["tools"]] == ["function"]
     assert request.original
     assert len(request.original["tools"]) == 2
-    assert request.text_bytes > accepted(tools=[FUNCTION]).text_bytes
+    assert request.text_bytes > parse_fields(tools=[FUNCTION]).text_bytes
 
 
 @pytest.mark.parametrize("kind", ["router:datetime", "router:image_generation"])
 def test_server_tools_stay_as_they_are_and_no_namespace_hides_one(kind: str) -> None:
     inside = {} if kind == "router:image_generation" else {"parameters": {"zz": 1}}
     tool = {"type": kind, **inside}
-    request = accepted(tools=[tool])
+    request = parse_fields(tools=[tool])
     assert request.body["tools"] == [tool]
     assert (request.server_tools, request.native_tools) == ([kind], ())
     tools = [FUNCTION, space({"type": kind}, {"type": kind}), {"type": kind}]
-    assert accepted(tools=tools[:2]).server_tools == accepted(tools=tools).server_tools == [kind]
+    assert (
+        parse_fields(tools=tools[:2]).server_tools
+        == parse_fields(tools=tools).server_tools
+        == [kind]
+    )
 
 
 def test_a_namespace_hides_no_tool_that_the_upstream_runs() -> None:
     search, code = {"type": "web_search_preview"}, {"type": "code_interpreter"}
-    request = accepted(tools=[space({"type": "function", "name": "g"}, search, code, search)])
+    request = parse_fields(tools=[space({"type": "function", "name": "g"}, search, code, search)])
     assert request.native_tools == ("namespace", "web_search_preview", "code_interpreter")
     assert request.server_tools == []
 
@@ -121,7 +125,7 @@ def test_a_search_has_one_list_of_domains(kind: str) -> None:
     allowed = {"allowed_domains": ["a.example"]}
     excluded: dict[str, Any] = {"excluded_domains": ["b.example"]}
     filters = {"filters": allowed}
-    accepted(tools=[{"type": kind, **filters, "excluded_domains": []}])
+    parse_fields(tools=[{"type": kind, **filters, "excluded_domains": []}])
     for both in (filters | excluded, filters | {"parameters": excluded}, allowed | excluded):
         assert len(paths(tools=[{"type": kind, **both}])) == 1
 
@@ -142,10 +146,10 @@ DATETIME = {"type": "router:datetime"}
     ],
 )
 def test_a_choice_is_translated(tools: list[Any], choice: Any, chat: Any) -> None:
-    assert accepted(tools=tools, tool_choice=choice).body["tool_choice"] == chat
+    assert parse_fields(tools=tools, tool_choice=choice).body["tool_choice"] == chat
     # Of a function inside a namespace, and of a search by any spelling.
-    accepted(tools=[space(OTHER)], tool_choice={"type": "function", "name": "g"})
-    accepted(tools=[{"type": "web_search"}], tool_choice={"type": "web_search_preview"})
+    parse_fields(tools=[space(OTHER)], tool_choice={"type": "function", "name": "g"})
+    parse_fields(tools=[{"type": "web_search"}], tool_choice={"type": "web_search_preview"})
 
 
 def test_a_choice_names_a_tool_that_is_there() -> None:
@@ -164,7 +168,7 @@ def test_a_key_that_a_tool_does_not_name_may_hold_anything(choice: Any) -> None:
     odds: tuple[Any, ...] = ([], [1], {}, 5, "x")
     for odd in odds:
         fields = {} if choice is None else {"tool_choice": choice}
-        accepted(tools=[{"type": "shell", "name": odd, "parameters": odd}], **fields)
+        parse_fields(tools=[{"type": "shell", "name": odd, "parameters": odd}], **fields)
 
 
 def allowed_tools(mode: str, *tools: Any) -> dict[str, Any]:
@@ -174,7 +178,7 @@ def allowed_tools(mode: str, *tools: Any) -> dict[str, Any]:
 @pytest.mark.parametrize("mode", ["auto", "required"])
 def test_allowed_tools_narrow_the_tools(mode: str) -> None:
     choice = allowed_tools(mode, {"type": "function", "name": "g"})
-    body = accepted(tools=[FUNCTION, OTHER], tool_choice=choice).body
+    body = parse_fields(tools=[FUNCTION, OTHER], tool_choice=choice).body
     assert [tool["function"]["name"] for tool in body["tools"]] == ["g"]
     assert body["tool_choice"] == mode
 

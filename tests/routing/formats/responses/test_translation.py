@@ -5,12 +5,12 @@ from typing import Any
 import pytest
 
 from routing.formats.reasoning import Reasoning
-from tests.routing.formats.responses.bodies import accepted
+from tests.routing.formats.responses.bodies import parse_fields
 
 
 def fields(**given: Any) -> dict[str, Any]:
     """The translated body without what every body here has."""
-    translated = dict(accepted(**given).body)
+    translated = dict(parse_fields(**given).body)
     del translated["messages"], translated["model"]
     return translated
 
@@ -66,11 +66,11 @@ NULLS = (
 def test_fields(given: dict[str, Any], translated: dict[str, Any]) -> None:
     assert fields(**given) == translated
     # The original is the caller's own.
-    assert accepted(**given).original == {"model": "acme/small", "input": "hi", **given}
+    assert parse_fields(**given).original == {"model": "acme/small", "input": "hi", **given}
 
 
 def test_what_the_pipeline_asks_about() -> None:
-    request = accepted(
+    request = parse_fields(
         max_output_tokens=7,
         reasoning={"enabled": True, "summary": "concise"},
         service_tier="fast",

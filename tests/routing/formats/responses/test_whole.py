@@ -7,12 +7,12 @@ import pytest
 from gateway.http.errors import GatewayError
 from routing.formats.responses.format import RESPONSES
 from routing.formats.responses.write import LIMITS, ends_incomplete
-from tests.routing.formats.responses.answers import ending, failure, whole
+from tests.routing.formats.responses.answers import ending, failure, write_answer
 from tests.routing.formats.responses.bodies import FUNCTION
 
 CALL = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": '{"a": 1 }'}}
 TOKEN = {"token": "a", "logprob": -0.5, "bytes": [97], "top_logprobs": []}
-STEM = whole({})["id"].removeprefix("resp_")
+STEM = write_answer({})["id"].removeprefix("resp_")
 NULLS = (
     *("error", "incomplete_details", "instructions", "metadata", "temperature", "top_p", "user"),
     *("presence_penalty", "frequency_penalty", "max_output_tokens", "max_tool_calls", "reasoning"),
@@ -21,7 +21,7 @@ NULLS = (
 
 
 def test_a_plain_answer_has_every_field() -> None:
-    answer = whole({"content": "hello"})
+    answer = write_answer({"content": "hello"})
     assert answer.pop("completed_at") >= answer["created_at"]
     assert len(STEM) == 32
     assert STEM.isalnum()
@@ -81,12 +81,12 @@ def test_the_request_is_echoed() -> None:
         "parallel_tool_calls": False,
         "truncation": "disabled",
     }
-    answer = whole({"content": "a"}, **asked, text={"verbosity": "low"}, service_tier="fast")
+    answer = write_answer({"content": "a"}, **asked, text={"verbosity": "low"}, service_tier="fast")
     assert {name: answer[name] for name in asked} == asked
     assert answer["text"] == {"format": {"type": "text"}, "verbosity": "low"}
     assert answer["service_tier"] == "priority"
     end = ending(service_tier="default", router_metadata={"attempt": 1})
-    answer = whole({"content": "a"}, end=end, service_tier="auto")
+    answer = write_answer({"content": "a"}, end=end, service_tier="auto")
     # What served, not what was asked for.
     assert (answer["service_tier"], answer["router_metadata"]) == ("default", {"attempt": 1})
 
@@ -102,7 +102,7 @@ def test_items_stand_in_the_order_reasoning_text_pictures_calls() -> None:
         "images": [{"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}],
         "tool_calls": [CALL, {**CALL, "id": "c2"}],
     }
-    answer = whole(message, logprobs={"content": [TOKEN], "refusal": None})
+    answer = write_answer(message, logprobs={"content": [TOKEN], "refusal": None})
     reasoning, text, picture, call, second = answer["output"]
     assert reasoning == {
         "id": f"rs_{STEM}_0",
@@ -129,12 +129,12 @@ def test_items_stand_in_the_order_reasoning_text_pictures_calls() -> None:
 def test_an_answer_of_nothing_has_no_output() -> None:
     empty: list[dict[str, Any]] = [{"content": None}, {"content": ""}, {"tool_calls": []}]
     for message in empty:
-        answer = whole(message)
+        answer = write_answer(message)
         found = (answer["output"], answer["output_text"], answer["status"])
         assert found == ([], "", "completed")
     # Texts that come as parts are joined.
     parts = [{"type": "text", "text": "a"}, {"type": "thinking"}, 5, {"type": "text", "text": "b"}]
-    assert whole({"content": parts})["output_text"] == "ab"
+    assert write_answer({"content": parts})["output_text"] == "ab"
 
 
 @pytest.mark.parametrize(
@@ -147,7 +147,7 @@ def test_an_answer_of_nothing_has_no_output() -> None:
     ],
 )
 def test_how_it_ended(finish: str, status: str, reason: str | None) -> None:
-    answer = whole({"reasoning": "t", "content": "a"}, end=ending(finish))
+    answer = write_answer({"reasoning": "t", "content": "a"}, end=ending(finish))
     assert (answer["status"], answer["error"]) == (status, None)
     assert answer["incomplete_details"] == (reason and {"reason": reason})
     assert (answer["completed_at"] is None) is (status != "completed")
@@ -169,18 +169,18 @@ def test_how_it_ended(finish: str, status: str, reason: str | None) -> None:
     ],
 )
 def test_a_break_is_a_failed_response_and_partial_output_stays(error_type: str, code: str) -> None:
-    answer = whole({"content": ""}, end=ending("error", failure=failure(error_type)))
+    answer = write_answer({"content": ""}, end=ending("error", failure=failure(error_type)))
     assert (answer["status"], answer["error_type"]) == ("failed", error_type)
     assert answer["error"] == {"code": code, "message": "broke"}
     assert answer["completed_at"] is None
     if code == "server_error":
-        answer = whole({"content": "par"}, end=ending("error", failure=failure(error_type)))
+        answer = write_answer({"content": "par"}, end=ending("error", failure=failure(error_type)))
         assert (answer["output_text"], answer["output"][0]["status"]) == ("par", "incomplete")
         assert answer["usage"]["output_tokens"] == 3
 
 
 def test_an_end_that_the_model_calls_an_error_is_a_failure() -> None:
-    answer = whole({"content": "a"}, end=ending("error"))
+    answer = write_answer({"content": "a"}, end=ending("error"))
     assert (answer["status"], answer["error_type"]) == ("failed", "provider_unavailable")
     assert answer["error"]["code"] == "server_error"
 
@@ -190,10 +190,10 @@ def test_a_limit_met_half_way_is_an_incomplete_response(error_type: str) -> None
     assert ends_incomplete(error_type, has_output=True)
     assert not ends_incomplete(error_type, has_output=False)
     end = ending("error", failure=failure(error_type, 400))
-    answer = whole({"content": "par"}, end=end)
+    answer = write_answer({"content": "par"}, end=end)
     assert (answer["status"], answer["error"]) == ("incomplete", None)
     assert answer["incomplete_details"] == {"reason": "max_output_tokens"}
-    assert whole({}, end=end)["status"] == "failed"
+    assert write_answer({}, end=end)["status"] == "failed"
     for other in ("provider_unavailable", None):
         assert not ends_incomplete(other, has_output=True)
 
@@ -206,7 +206,7 @@ def test_cache_writes_and_server_tools_are_told() -> None:
         "cost_details": None,
         "server_tool_use_details": {"web_search_requests": 1},
     }
-    told = whole({"content": "a"}, end=ending(usage=usage))["usage"]
+    told = write_answer({"content": "a"}, end=ending(usage=usage))["usage"]
     assert told["input_tokens_details"] == {"cached_tokens": 0, "cache_write_tokens": 4}
     assert told["output_tokens_details"] == {"reasoning_tokens": 0}
     assert told["cost_details"] is None
