@@ -19,7 +19,7 @@ LOCK := $(BIN)/uv pip compile pyproject.toml --universal --python-version 3.11 -
 	--no-emit-index-url --no-header --quiet --exclude-newer $(LOCK_DAY)
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-all test-quick test-for test-nightly mutate bench load screenshots walk bench-peers test-engines conformance-node lint docs lock sbom installed installed-dev
+.PHONY: help run test test-all test-quick test-for test-nightly mutate bench load screenshots walk bench-peers drill-peers test-engines conformance-node lint docs lock sbom installed installed-dev
 
 help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | while IFS='|' read -r name text; \
@@ -72,6 +72,11 @@ walk: installed-dev ## Count the files and calls that one plain chat request tak
 
 bench-peers: installed-dev ## Measure it beside LiteLLM and Portkey, which this installs into GATEWAY_HOME
 	@$(BIN)/python -m tests.load.peers
+
+drill-peers: installed-dev ## Count failed callers through it, LiteLLM and Portkey in front of the same troubles
+	@folder=$$($(BIN)/python -m tests.load.peers.installs) && \
+	GATEWAY_PEERS=$$folder GATEWAY_TEST_TIMED=1 GATEWAY_TEST_STORES=postgres \
+		$(BIN)/python -m pytest -q -s --timeout=900 tests/faults/fewer_failures_than_peers.py
 
 test-engines: installed-dev ## Try decisions against llama.cpp's server, where it is installed
 	@GATEWAY_TEST_STORES=postgres $(BIN)/python -m pytest -q tests/engines/engines.py

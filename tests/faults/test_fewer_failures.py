@@ -25,6 +25,11 @@ from tests.support.ledger import Ledger
 pytestmark = pytest.mark.timed
 REQUESTS, CALLERS = 160, 8
 PATIENCE_S = 4.0
+PATIENCE: Any = {"max_retries": 2, "timeout": PATIENCE_S}
+# Of how many providers each model is.
+MODELS = {1: "drill/one", 5: "drill/five"}
+# Longer than any answer that comes at all; whoever waits for the first byte gives up then.
+FIRST_BYTE_S = 2.5
 SLOW_S, STALLED_S = 1.0, 30.0
 WORDS = [f"w{number} " for number in range(8)]
 ANSWER = "".join(WORDS)
@@ -107,10 +112,10 @@ def run(clients: list[OpenAI], model_id: str) -> Counter[str]:
 def desk(gateway_with: GatewayWith, simulator: SimulatedUpstream) -> Iterator[Desk]:
     places = [endpoint(name) for name in PROVIDERS]
     running = gateway_with(
-        [model("drill/one", places[0]), model("drill/five", *places)],
+        [model(model_id, *places[:count]) for count, model_id in MODELS.items()],
         providers=[provider(name, f"{simulator.url}/{name}/v1") for name in PROVIDERS],
         ROUTER_ENDPOINT_RETRIES="2",
-        ROUTER_FIRST_BYTE_TIMEOUT="2.5",
+        ROUTER_FIRST_BYTE_TIMEOUT=str(FIRST_BYTE_S),
         ROUTER_OUTAGE_WINDOW_SECONDS="30",
         ROUTER_RETRY_FLOOR="100",
     )
@@ -123,26 +128,30 @@ def desk(gateway_with: GatewayWith, simulator: SimulatedUpstream) -> Iterator[De
 def test_callers_of_the_gateway_see_fewer_failures(
     desk: Desk, simulator: SimulatedUpstream, count: int
 ) -> None:
-    names, model_id = PROVIDERS[:count], {1: "drill/one", 5: "drill/five"}[count]
-    options: Any = {"max_retries": 2, "timeout": PATIENCE_S}
+    names = PROVIDERS[:count]
     unsettle(simulator, count)
     straight = [
-        OpenAI(api_key=f"{name}-secret", base_url=f"{simulator.url}/{name}/v1", **options)
+        OpenAI(api_key=f"{name}-secret", base_url=f"{simulator.url}/{name}/v1", **PATIENCE)
         for name in names
     ]
     plain = run(straight, "good")
-    unsettle(simulator, count)
-    response = desk.manage(
-        "PATCH", f"/workspaces/{desk.account.workspace_id}", {"rescue": True, "hedge": True}
-    )
-    assert response.status_code == 200, response.text
-    through = OpenAI(api_key=desk.account.api_key, base_url=desk.server.base_url, **options)
-    governed = run([through], model_id)
+    governed = run_through_gateway(desk, simulator, count)
 
     sys.stdout.write(f"{count} providers: straight {plain}, through the gateway {governed}\n")
     failed, failed_plain = REQUESTS - governed["whole"], REQUESTS - plain["whole"]
     assert failed < failed_plain, (governed, plain)
     check_charges(desk)
+
+
+def run_through_gateway(desk: Desk, simulator: SimulatedUpstream, count: int) -> Counter[str]:
+    """How requests to a model of so many providers ended, with `rescue` and `hedge` on."""
+    unsettle(simulator, count)
+    response = desk.manage(
+        "PATCH", f"/workspaces/{desk.account.workspace_id}", {"rescue": True, "hedge": True}
+    )
+    assert response.status_code == 200, response.text
+    through = OpenAI(api_key=desk.account.api_key, base_url=desk.server.base_url, **PATIENCE)
+    return run([through], MODELS[count])
 
 
 def check_charges(desk: Desk) -> None:

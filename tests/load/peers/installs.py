@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from gateway.home import private_folder
+from gateway.home import home, private_folder
 
 LITELLM_VERSION = "1.106.2"
 PORTKEY_VERSION = "1.15.2"
@@ -38,13 +38,24 @@ class Installed:
     portkey: Path
 
 
-def install(home: Path, say: Callable[[str], None]) -> Installed:
-    """Both, below `home`/peers; what an earlier call installed stays. Raises `InstallFailed`."""
-    folder = private_folder(home / "peers")
+def install(place: Path, say: Callable[[str], object]) -> Installed:
+    """Both, below `place`/peers; what an earlier call installed stays. Raises `InstallFailed`."""
+    folder = private_folder(place / "peers")
     return Installed(_litellm(folder / "litellm", say), _portkey(folder / "portkey", say))
 
 
-def _litellm(folder: Path, say: Callable[[str], None]) -> Path:
+def main() -> int:
+    """Install both and print the folder. Returns the exit status."""
+    try:
+        install(home(), lambda line: sys.stderr.write(f"{line}\n"))
+    except InstallFailed as error:
+        sys.stderr.write(f"{error}\n")
+        return 1
+    sys.stdout.write(f"{home()}\n")
+    return 0
+
+
+def _litellm(folder: Path, say: Callable[[str], object]) -> Path:
     stamp = folder / f".installed-{LITELLM_VERSION}"
     if not stamp.exists():
         say(f"installing LiteLLM {LITELLM_VERSION} (first time only)")
@@ -55,7 +66,7 @@ def _litellm(folder: Path, say: Callable[[str], None]) -> Path:
     return folder / "bin" / "litellm"
 
 
-def _portkey(folder: Path, say: Callable[[str], None]) -> Path:
+def _portkey(folder: Path, say: Callable[[str], object]) -> Path:
     if not (shutil.which("node") and shutil.which("npm")):
         raise InstallFailed("Portkey's gateway needs node and npm, which are not installed")
     stamp = folder / f".installed-{PORTKEY_VERSION}-{HONO_NODE_SERVER_VERSION}"
@@ -98,3 +109,7 @@ def versions(installed: Installed) -> dict[str, dict[str, str]]:
             "node": _run("Portkey", "node", "--version").strip().removeprefix("v"),
         },
     }
+
+
+if __name__ == "__main__":
+    sys.exit(main())

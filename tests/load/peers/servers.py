@@ -3,10 +3,11 @@
 import signal
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from os import killpg
 from pathlib import Path
+from subprocess import Popen
 
 import yaml
 
@@ -24,12 +25,13 @@ _LOOPBACK = Path(__file__).with_name("loopback.cjs")
 # LiteLLM imports for ten seconds on a quiet machine, once in each of its processes.
 _START_S = 120.0
 _STOP_S = 10.0
+PORTKEY_ENVIRONMENT = {"NODE_ENV": "production"}
 # While nothing is asked. A worker that is still loading takes a whole core.
 _REST_LOOK_S = 1.0
 _REST_CORES_MAX = 0.2
 # Portkey passes the caller's on; LiteLLM has its own for the upstream, and asks callers for none.
 _CREDENTIAL = "upstream-credential"
-_LITELLM_ENVIRONMENT = {
+LITELLM_ENVIRONMENT = {
     "LITELLM_MODE": "PRODUCTION",
     "LITELLM_LOG": "ERROR",
     # Its price list would come from the internet.
@@ -76,14 +78,19 @@ def start_servers(stand: Stand, installed: Installed) -> list[Server]:
 def _start_portkey(stand: Stand, installed: Installed) -> Server:
     """Portkey's gateway as its own start script runs it in production: one process, no console."""
     port = free_port()
-    script = ["--require", str(_LOOPBACK), str(installed.portkey)]
-    command = ["node", *script, f"--port={port}", "--headless"]
+    command = portkey_command(installed, port)
     # It learns from each request where that is to go.
     headers = {
         name: {"x-portkey-provider": "openai", "x-portkey-custom-host": base}
         for name, base in stand.upstream_bases().items()
     }
-    return _start(PORTKEY, command, {"NODE_ENV": "production"}, port, stand, headers)
+    return _start(PORTKEY, command, PORTKEY_ENVIRONMENT, port, stand, headers)
+
+
+def portkey_command(installed: Installed, port: int) -> list[str]:
+    """Starts one process on that port of loopback."""
+    script = ["--require", str(_LOOPBACK), str(installed.portkey)]
+    return ["node", *script, f"--port={port}", "--headless"]
 
 
 def _start_litellm(stand: Stand, installed: Installed) -> Server:
@@ -102,7 +109,7 @@ def _start_litellm(stand: Stand, installed: Installed) -> Server:
     config.write_text(yaml.safe_dump({"model_list": models, "litellm_settings": settings}))
     options = ["--host", "127.0.0.1", "--port", str(port), "--num_workers", str(WEB_WORKERS)]
     command = [str(installed.litellm), *options, "--config", str(config)]
-    return _start(LITELLM, command, _LITELLM_ENVIRONMENT, port, stand, {})
+    return _start(LITELLM, command, LITELLM_ENVIRONMENT, port, stand, {})
 
 
 def _start(
@@ -117,23 +124,7 @@ def _start(
 
     Raises `LoadFailed` when it ends instead, TimeoutError when it dawdles.
     """
-    process = processes.spawn(
-        command,
-        log=stand.folder / f"{name.lower()}.log",
-        # Whatever it keeps for its user goes with the bench.
-        env={**clean_environment(), "HOME": str(stand.folder), **env},
-        cwd=stand.folder,
-        # Asked to end when the bench is killed, so that it takes its workers with it.
-        death_signal=signal.SIGTERM,
-    )
-
-    def stop() -> None:
-        processes.stop(process, grace_s=_STOP_S)
-        # Whatever its first process did about its children.
-        with suppress(ProcessLookupError):
-            killpg(process.pid, signal.SIGKILL)
-
-    stand.ends.callback(stop)
+    process = spawn_peer(name, command, env, stand.folder, stand.ends)
     url = f"http://127.0.0.1:{port}/v1/chat/completions"
     whole = Target(url, _CREDENTIAL, whole_body(), headers.get("whole", {}))
     stream = Target(url, _CREDENTIAL, stream_body(1), headers.get("paced", {}))
@@ -158,3 +149,27 @@ def _start(
     for holds, what in ((answers, "start"), (rests, "rest")):
         processes.eventually(holds, within_s=_START_S, what=f"{name}'s {what}", log=None)
     return Server(name, whole, stream, tree)
+
+
+def spawn_peer(
+    name: str, command: Sequence[str], env: Mapping[str, str], folder: Path, ends: ExitStack
+) -> Popen[bytes]:
+    """Another gateway, whose log and home are in `folder`; `ends` stops all its processes."""
+    process = processes.spawn(
+        command,
+        log=folder / f"{name.lower()}.log",
+        # Whatever it keeps for its user goes with the folder.
+        env={**clean_environment(), "HOME": str(folder), **env},
+        cwd=folder,
+        # Asked to end when the caller is killed, so that it takes its workers with it.
+        death_signal=signal.SIGTERM,
+    )
+
+    def stop() -> None:
+        processes.stop(process, grace_s=_STOP_S)
+        # Whatever its first process did about its children.
+        with suppress(ProcessLookupError):
+            killpg(process.pid, signal.SIGKILL)
+
+    ends.callback(stop)
+    return process
