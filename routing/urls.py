@@ -14,6 +14,7 @@ from routing.views.generation import (
 from routing.views.inference import (
     ChatViewSet,
     DecisionsViewSet,
+    EmbeddingsViewSet,
     MessagesViewSet,
     ResponsesViewSet,
     SystemOneViewSet,
@@ -40,6 +41,7 @@ urlpatterns: list[URLPattern] = [
     path("v1/messages", MessagesViewSet.as_view({"post": "create"})),
     path("v1/messages/count_tokens", TokenCountViewSet.as_view({"post": "create"})),
     path("v1/responses", ResponsesViewSet.as_view({"post": "create"})),
+    path("v1/embeddings", EmbeddingsViewSet.as_view({"post": "create"})),
     path("alpha/decisions", DecisionsViewSet.as_view({"post": "create"})),
     path("v1/systemone", SystemOneViewSet.as_view({"post": "create"})),
     path("v1/generation", GenerationViewSet.as_view({"get": "retrieve"})),

@@ -20,7 +20,7 @@ class Snippet(NamedTuple):
 def choose_model() -> str:
     """The first model that was listed and answers in text."""
     for model in catalogue.current().listing[::-1]:
-        answers = any(each.provider.kind != DECISIONS for each in model.by_price)
+        answers = any(each.wire_kind != DECISIONS for each in model.by_price)
         if answers and "text" in model.output_modalities:
             return model.id
     return "author/model"

@@ -16,7 +16,7 @@ from gateway.live_settings import settings
 
 Headers = list[tuple[str, str]]
 _PATHS: Final = re.compile(
-    r"/api/(?:alpha/decisions|v1/(?:chat/completions|messages|responses|systemone|models?"
+    r"/api/(?:alpha/decisions|v1/(?:chat/completions|messages|responses|embeddings|systemone|models?"
     r"|endpoints|providers|generation|key))(?:/|$)|/api/v1/auth/keys/?$"
 )
 _HEADER_NAMES: Final = re.compile(r"[A-Za-z0-9-]+(?:, ?[A-Za-z0-9-]+){0,63}")

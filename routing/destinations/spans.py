@@ -23,7 +23,7 @@ _OK, _ERROR = 1, 2
 _NANO: Final = 1_000_000_000
 _HEX: Final = re.compile(r"[0-9a-f]+")
 # Our names of formats in the words of the conventions.
-_OPERATIONS: Final = {"decisions": "generate_content"}
+_OPERATIONS: Final = {"decisions": "generate_content", "embeddings": "embeddings"}
 
 
 class SpanIds(NamedTuple):

@@ -17,7 +17,7 @@ from typing import Any, Final, TypeVar
 from gateway.limits.rules import RateRule
 from routing.entities.efforts import EffortRules
 from routing.entities.prices import Prices
-from routing.entities.vocabulary import STATUS_ROUTABLE_MIN
+from routing.entities.vocabulary import EMBEDDINGS, STATUS_ROUTABLE_MIN
 
 _T = TypeVar("_T")
 # How endpoints answer decisions: in that format, by the log-probabilities of labels, or by a JSON
@@ -112,7 +112,8 @@ class EndpointEntry:
     reasoning; `rate_rules` limit all its requests together. The last fields are computed once,
     because selection reads them at every request: `tag_key` is the tag without regard to case,
     `token_usd` the price of a prompt and a completion token together (`token_price` the same as a
-    float), and `prompt_tokens_max` the longest prompt that leaves no room for an answer.
+    float), `wire_kind` the format in which it is asked, and `prompt_tokens_max` the longest prompt
+    that leaves no room for an answer.
     """
 
     pk: int
@@ -153,12 +154,17 @@ class EndpointEntry:
     tag_key: str = field(init=False)
     token_usd: Decimal = field(init=False)
     token_price: float = field(init=False)
+    wire_kind: str = field(init=False)
     prompt_tokens_max: float = field(init=False)
 
     def __post_init__(self) -> None:
         key = self.tag.casefold()
         # Nearly all tags are their own key, and one string of each is enough.
         _put(self, "tag_key", self.tag if key == self.tag else key)
+        kind, outputs = self.provider.kind, self.output_modalities
+        # A provider of chat serves embeddings beside, at a path of their own.
+        embeds = kind == "openai" and EMBEDDINGS in outputs and "text" not in outputs
+        _put(self, "wire_kind", EMBEDDINGS if embeds else kind)
         prices = self.prices
         _put(self, "token_usd", _UNPRICED if prices is None else prices.token_usd)
         _put(self, "token_price", math.inf if prices is None else prices.token_price)
@@ -177,7 +183,7 @@ class EndpointEntry:
 
     def serves(self, kinds: frozenset[str]) -> bool:
         """Whether it can be asked in one of these ways: wire kinds, or those of `DECIDING`."""
-        return self.provider.kind in kinds or self.decides in kinds
+        return self.wire_kind in kinds or self.decides in kinds
 
     def __repr__(self) -> str:
         return f"<EndpointEntry {self.model_id} {self.tag}>"

@@ -12,8 +12,9 @@ from typing import Final
 _OWN_REASONING: Final = re.compile(r"rs_[A-Za-z0-9]{32}_[0-9]+")
 _LETTERS_ONLY = bytes.maketrans(b"+/", b"aZ")
 _SUPPLY_BYTES: Final = 3072
-# Of generations that answer decisions.
+# Of generations that answer decisions, and of those that are embeddings.
 DECISIONS_PREFIX: Final = "gen-dec-"
+EMBEDDINGS_PREFIX: Final = "gen-emb-"
 
 
 class _Supply:

@@ -20,8 +20,10 @@ QUANTIZATIONS: Final = (
     *("fp16", "bf16", "fp32", "unknown"),
 )
 INPUT_MODALITIES: Final = ("text", "image", "file", "audio", "video")
+# An output modality, and what endpoints of models with it alone are asked for.
+EMBEDDINGS: Final = "embeddings"
 OUTPUT_MODALITIES: Final = (
-    *("text", "image", "embeddings", "audio", "video", "rerank", "decisions"),
+    *("text", "image", EMBEDDINGS, "audio", "video", "rerank", "decisions"),
     *("speech", "transcription"),
 )
 PARAMETERS: Final = (

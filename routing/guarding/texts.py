@@ -16,6 +16,7 @@ from gateway.http.jsonio import JsonObject, dumps
 from routing.formats.chat.facts import read_prompt
 from routing.formats.chat.request import ChatRequest
 from routing.formats.decisions import build_messages
+from routing.formats.embeddings import read_input
 from routing.guarding.long_texts import decode_base64, encode_base64
 
 # A text, and whether a user says it -> the text that takes its place.
@@ -49,6 +50,9 @@ def change_texts(chat: ChatRequest, change: Change) -> ChatRequest:
     if chat.decides:
         return _change_decisions(chat, change)
     body = _body(chat.body, change)
+    if chat.format == "embeddings":
+        original = chat.original and {**chat.original, "input": read_input(body)}
+        return chat if body is chat.body else _measure_anew(chat, body, original)
     original = None if chat.original is None else _body(chat.original, change)
     if body is chat.body and original is chat.original:
         return chat

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from gateway.http.jsonio import JsonObject
-from routing.entities.ids import DECISIONS_PREFIX
+from routing.entities.ids import DECISIONS_PREFIX, EMBEDDINGS_PREFIX
 from routing.ledger.counters import parse_counter_ids
 from routing.ledger.records import GENERATION_COLUMNS, RECORD_COLUMNS
 from routing.ledger.session import LedgerSession
@@ -71,7 +71,9 @@ def _build_lost_row(row: Sequence[Any]) -> tuple[Any, ...]:
     values |= dict.fromkeys(_ZEROS, 0) | dict.fromkeys(_NOES, False)
     values |= {
         "created_at": row[8],
-        "api_type": "decisions" if row[0].startswith(DECISIONS_PREFIX) else "completions",
+        "api_type": next(
+            (type for prefix, type in _TYPES if row[0].startswith(prefix)), "completions"
+        ),
         "model": row[7],
     }
     values |= {"requested_model": row[7], "status": 500, "lost": True, "hold_nano": row[4]}
@@ -79,6 +81,7 @@ def _build_lost_row(row: Sequence[Any]) -> tuple[Any, ...]:
     return (row[0], row[1], row[2], row[3], *[values[column] for column in RECORD_COLUMNS])
 
 
+_TYPES = ((DECISIONS_PREFIX, "decisions"), (EMBEDDINGS_PREFIX, "embeddings"))
 _ZEROS = (
     "tokens_prompt",
     "tokens_completion",

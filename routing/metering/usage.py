@@ -160,13 +160,15 @@ ESTIMATE_MAX_NANO = 2**62
 
 
 class Demand(NamedTuple):
-    """The size of a request, as the format that parsed it counted it."""
+    """The size of a request, as the format that parsed it counted it. Its texts stand in so many
+    `contexts`, each as long as an endpoint takes them."""
 
     text_bytes: int
     messages: int
     media_parts: int
     images: int
     output_tokens_asked: int | None
+    contexts: int = 1
 
 
 class Room(NamedTuple):
@@ -182,7 +184,7 @@ def prompt_tokens_bound(demand: Demand, room: Room) -> int:
         + demand.messages * TOKENS_PER_MESSAGE
         + demand.media_parts * TOKENS_PER_MEDIA_PART
     )
-    return min(bound, room.context_length) if room.context_length else bound
+    return min(bound, room.context_length * demand.contexts) if room.context_length else bound
 
 
 def output_tokens_bound(demand: Demand, room: Room, *, output_cap: int | None) -> int:

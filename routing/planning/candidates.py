@@ -16,6 +16,7 @@ from gateway.http.validation import shorten
 from gateway.shared_cache import Patience
 from routing.catalogue.snapshot import catalogue
 from routing.entities.entries import DECIDING, EndpointEntry, ModelEntry, Snapshot
+from routing.entities.vocabulary import EMBEDDINGS
 from routing.formats.chat.request import ChatRequest, list_provider_tools
 from routing.metering.usage import estimate_tokens
 from routing.planning.server_tools import refuse_disabled_tools, refuse_what_nothing_runs
@@ -52,10 +53,15 @@ _PINS: Final = "auto-router"
 CHOSEN_MODEL: Final = "classifier.model"
 # `cost_quality_tradeoff` runs from 0, the best at any price, to 10, the cheapest.
 _TRADEOFF_STEPS: Final = 11
-# By whether decisions were asked for.
-_REFUSES: Final = {True: "does not answer decisions", False: "does not serve chat completions"}
+# By what was asked for.
+_REFUSES: Final = {
+    "decisions": "does not answer decisions",
+    "embeddings": "does not make embeddings",
+}
 
 
+# The wire kinds that serve a format; conversations go over each that knows them.
+_KINDS: Final = {"decisions": DECIDING, "embeddings": frozenset({EMBEDDINGS})}
 # Filters go over so many models at a stretch, at first, and over so many endpoints at the most.
 _MODELS_AT_FIRST: Final = 8
 _ENDPOINTS_AT_ONCE: Final = 400
@@ -156,7 +162,8 @@ def resolve_references(
     except UnknownModelReference as problem:
         raise UnknownModel(_quote_reference(chat.named_as or problem.reference)) from None
     except WrongKind as problem:
-        raise InvalidRequest(f"{problem.reference} {_REFUSES[chat.decides]}") from None
+        what = _REFUSES.get(chat.format, "does not serve chat completions")
+        raise InvalidRequest(f"{problem.reference} {what}") from None
     if not resolution.models and chat.named_as:
         raise UnknownModel(_quote_reference(chat.named_as))
     if chat.reasoning is not None and chat.reasoning.is_off:
@@ -323,13 +330,13 @@ def build_request_policy(
 def read_requirements(chat: ChatRequest) -> Requirements:
     """What the request needs of an endpoint."""
     return Requirements(
-        kinds=DECIDING if chat.decides else CHAT_KINDS,
+        kinds=_KINDS.get(chat.format, CHAT_KINDS),
         tools=chat.tools_given,
         input_modalities=chat.input_modalities,
         output_modalities=chat.output_modalities,
         supplied_parameters=chat.supplied_parameters,
         required_parameters=chat.required_parameters,
-        prompt_tokens=estimate_tokens(chat.prompt_text_chars),
+        prompt_tokens=estimate_tokens(max(chat.input_chars, default=chat.prompt_text_chars)),
         output_tokens=chat.max_output_tokens,
         service_tier=chat.service_tier,
     )

@@ -39,7 +39,7 @@ def compress_request(
 ) -> CompressedRequest | None:
     """The request compressed for the roomiest endpoint that allows it. None if no endpoint does,
     or if the messages that must stay are too long."""
-    if chat.native_tools or chat.native_fields or chat.decides:
+    if chat.native_tools or chat.native_fields or not chat.is_conversation:
         # Fields that only the caller's own format has would be lost.
         return None
     said = next((each for each in chat.plugins if each["id"] == ID), None)

@@ -12,6 +12,7 @@ from gateway.http.validation import Issue, list_issues, shorten
 from routing.formats.chat.request import ChatInvalid, ChatRequest
 from routing.formats.chat.schema import check_chat
 from routing.formats.decisions import check_decisions
+from routing.formats.embeddings import check_embeddings
 from routing.formats.messages.schema import check_messages
 from routing.formats.responses.schema import check_responses
 from routing.presets.merge import merge_preset
@@ -118,6 +119,7 @@ _CHECKS: Final[dict[str, Callable[[Any], Any]]] = {
     "messages": check_messages,
     "responses": check_responses,
     "decisions": check_decisions,
+    "embeddings": check_embeddings,
 }
 
 

@@ -89,8 +89,8 @@ def merge_preset(
     """Merge a preset into a request. `body` no longer names the preset, is not changed, and need
     not be valid.
     """
-    if format == "decisions":
-        # Decisions take only the models and provider preferences of a preset.
+    if format in ("decisions", "embeddings"):
+        # Neither takes more than the models and provider preferences of a preset.
         result = {name: config[name] for name in ("model", "provider") if name in config} | dict(
             body
         )

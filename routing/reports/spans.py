@@ -38,6 +38,7 @@ _PATHS: Final = {
     "responses": "/api/v1/responses",
     "decisions": "/api/alpha/decisions",
     "systemone": "/api/v1/systemone",
+    "embeddings": "/api/v1/embeddings",
 }
 
 

@@ -159,6 +159,9 @@ def _renew_all(answer: JsonObject, ids: dict[str, str], now: int) -> JsonObject:
 def _find_kind(answer: JsonObject) -> str | None:
     if str(answer.get("object", "")).startswith("chat.completion"):
         return "chat"
+    if answer.get("object") == "list" and "data" in answer:
+        # Embeddings, which are named after their generation.
+        return "chat"
     if answer.get("object") == "response":
         return "response"
     return "message" if answer.get("type") == "message" and "role" in answer else None

@@ -210,7 +210,7 @@ def _list_offers(model: ModelEntry, kinds: dict[Abilities, int]) -> list[Offer]:
     cheapest: dict[int, Offer] = {}
     for each in model.by_price:
         abilities = Abilities(
-            kind=each.provider.kind,
+            kind=each.wire_kind,
             decides=each.decides,
             tier=each.tier,
             tools="tools" in each.supported_parameters,

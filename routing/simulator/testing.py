@@ -25,6 +25,7 @@ BODIES: dict[str, JsonObject] = {
     "messages": {"messages": HELLO, "max_tokens": 1024},
     "messages/count_tokens": {"messages": HELLO},
     "responses": {"input": "Hello there"},
+    "embeddings": {"input": "Hello there"},
     "systemone": {
         "state": "Hello there",
         "questions": {"greets": {"type": "noul", "instructions": "Is this a greeting?"}},

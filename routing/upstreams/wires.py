@@ -10,11 +10,12 @@ from gateway.outbound.reply import Reply
 from routing.entities.exchange import Prompt, Terms, Wire
 from routing.upstreams.anthropic.wire import ANTHROPIC
 from routing.upstreams.decisions import DECISIONS
+from routing.upstreams.embeddings import EMBEDDINGS
 from routing.upstreams.openai import OPENAI
 from routing.upstreams.responses.wire import RESPONSES
 
 _CHAT: Final = (OPENAI, ANTHROPIC, RESPONSES)
-_WIRES: Final[dict[str, Wire]] = {wire.kind: wire for wire in (*_CHAT, DECISIONS)}
+_WIRES: Final[dict[str, Wire]] = {wire.kind: wire for wire in (*_CHAT, DECISIONS, EMBEDDINGS)}
 # Those that can answer a conversation.
 CHAT_KINDS: Final = frozenset(wire.kind for wire in _CHAT)
 

@@ -1,5 +1,5 @@
 """The inference endpoints: chat completions, messages with their token count, responses,
-decisions."""
+decisions, embeddings."""
 
 import time
 from functools import partial
@@ -12,7 +12,7 @@ from accounts.caller import Caller
 from accounts.views.once import HEADER
 from gateway.http.address import find_region
 from gateway.http.body import read_object
-from gateway.http.errors import GatewayError, PermissionDenied, RateLimited
+from gateway.http.errors import GatewayError, InvalidRequest, PermissionDenied, RateLimited
 from gateway.http.jsonio import JsonObject
 from gateway.http.responses import (
     EventStream,
@@ -26,6 +26,7 @@ from routing.entities import ids
 from routing.formats.caller import CallerFormat
 from routing.formats.chat.format import CHAT
 from routing.formats.decisions import DECISIONS, SYSTEMONE, read_questions
+from routing.formats.embeddings import EMBEDDINGS, has_tokens
 from routing.formats.messages.format import MESSAGES
 from routing.formats.responses.format import RESPONSES
 from routing.planning.admission_errors import build_refusal, refuse_too_many
@@ -59,6 +60,7 @@ from routing.views.answer_reuse import AnswerReuse, has_stored_answer, start_reu
 from routing.views.once import answer_once
 from routing.views.openapi.chat import describe_chat
 from routing.views.openapi.decisions import describe_decisions, describe_systemone
+from routing.views.openapi.embeddings import describe_embeddings
 from routing.views.openapi.messages import describe_count, describe_messages
 from routing.views.openapi.responses import describe_responses
 
@@ -324,3 +326,22 @@ class SystemOneViewSet(DecisionsViewSet):
     @describe_systemone
     def create(self, request: HttpRequest) -> HttpResponseBase:
         return self.answer(request)
+
+
+class EmbeddingsViewSet(InferenceViewSet):
+    """Vectors of texts, always in one piece."""
+
+    caller_format = EMBEDDINGS
+
+    @describe_embeddings
+    def create(self, request: HttpRequest) -> HttpResponseBase:
+        return self.answer(request)
+
+    def _answer(
+        self, request: HttpRequest, progress: RequestProgress, slot: Slot
+    ) -> HttpResponseBase:
+        guard = progress.context.caller.guard
+        reads_texts = guard is not None and bool(guard.filters or guard.external_guards)
+        if reads_texts and has_tokens(progress.context.chat):
+            raise InvalidRequest("input: guardrails read texts, send texts instead of tokens")
+        return super()._answer(request, progress, slot)

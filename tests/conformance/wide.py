@@ -4,7 +4,7 @@ from typing import Any
 
 import yaml
 
-from tests.support.catalogue import DECISIONS, THREE_WIRES, rewritten
+from tests.support.catalogue import DECISIONS, THREE_WIRES, VECTORS, rewritten
 
 EUROPE, US = "eu.gateway.test", "us.gateway.test"
 REGIONAL_HOSTS = f"{EUROPE}=europe,{US}=us"
@@ -48,6 +48,7 @@ def wide_catalogue(url: str) -> str:
         _like(small, "acme/paced", {}, {"provider": "beta"}),
         _like(prose, "acme/boxed", {"extra_parameters": ["container"]}, {"provider": "chat-a"}),
     ]
+    models += yaml.safe_load(VECTORS)
     providers = [*known["providers"].values(), {"slug": "lone", "name": "Lone"}]
     providers[-1]["base_url"] = f"{url}/lone/v1"
     end = {"provider": "lone", "upstream_model": "m", "pricing": PRICING}

@@ -33,6 +33,7 @@ _SPENDING: Mapping[str, dict[str, Any]] = {
     "/messages/count_tokens": _CHAT,
     "/responses": {"model": MODEL, "input": "Hello"},
     "/systemone": _DECISION,
+    "/embeddings": {"model": "acme/vectors", "input": "Hello"},
 }
 
 

@@ -34,7 +34,7 @@ from schemathesis.specs.openapi.checks import (
 from routing.simulator.testing import SimulatedUpstream
 from tests.faults.api_objects import NAMES_IN_BODIES, Objects
 from tests.support.bed import Bed
-from tests.support.catalogue import rewritten
+from tests.support.catalogue import VECTORS, rewritten
 from tests.support.gateways import SeededAccount, StartGateway, seed_account
 from tests.support.server import GatewayServer
 
@@ -47,7 +47,7 @@ CHECKS = [status_code_conformance, content_type_conformance]
 STREAM = "text/event-stream"
 INFERENCE = (
     *("/chat/completions", "/messages", "/messages/count_tokens", "/responses"),
-    *("/alpha/decisions", "/systemone"),
+    *("/alpha/decisions", "/systemone", "/embeddings"),
 )
 # Keys are ours to choose, and query parameters that nobody knows are ignored.
 CONFIG = SchemathesisConfig.from_dict(
@@ -148,7 +148,7 @@ def desk(
     tmp_path_factory: pytest.TempPathFactory, stores: Bed, simulator: SimulatedUpstream
 ) -> Iterator[Desk]:
     folder = tmp_path_factory.mktemp("b1")
-    catalogue = rewritten(simulator.url)
+    catalogue = rewritten(simulator.url) + VECTORS
     with StartGateway(stores, folder) as starter, requests.Session() as session:
         server = starter.with_catalogue(catalogue, INTERNS_MAX_PER_MEMBER="10000")
         document = server.get("/api/v1/openapi.json").json()

@@ -114,6 +114,7 @@ _add("POST", "/api/v1/chat/completions", SPENDERS, SHORT)
 _add("POST", "/api/v1/messages", SPENDERS, SHORT)
 _add("POST", "/api/v1/messages/count_tokens", SPENDERS, SHORT)
 _add("POST", "/api/v1/responses", SPENDERS, SHORT)
+_add("POST", "/api/v1/embeddings", SPENDERS, SHORT)
 _add("POST", "/api/alpha/decisions", SPENDERS, SHORT)
 _add("POST", "/api/v1/systemone", SPENDERS, SHORT)
 

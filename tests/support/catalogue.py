@@ -23,6 +23,20 @@ def rewritten(simulator_url: str, *, source: Path = CONFORMANCE) -> str:
     return text
 
 
+# A model of the conformance catalogue's providers that makes embeddings.
+VECTORS: Final = """
+- id: acme/vectors
+  name: Acme Vectors
+  created: 1759276800
+  context_length: 100
+  output_modalities: [embeddings]
+  endpoints:
+  - {provider: alpha, upstream_model: vectors-alpha, extra_parameters: [user],
+     pricing: {prompt: "0.0000001", completion: "0"}}
+  - {provider: gamma, upstream_model: vectors-gamma,
+     pricing: {prompt: "0.0000004", completion: "0"}}
+"""
+
 # The cheaper of two providers fails each request; `url` is the simulated upstream's.
 FAILOVER: Final = """
 providers:

@@ -125,11 +125,18 @@ class ChatRequest:
     rewritten: bool = False
     # Its tools were `functions`, so that the answer says `function_call`.
     offers_functions: bool = False
+    # The lengths of inputs that have a context each; empty where all of it shares one.
+    input_chars: tuple[int, ...] = ()
 
     @property
     def decides(self) -> bool:
         """Whether it asks for decisions."""
         return self.format == "decisions"
+
+    @property
+    def is_conversation(self) -> bool:
+        """Whether a text is to be answered: neither decisions nor embeddings are asked for."""
+        return self.format not in ("decisions", "embeddings")
 
     @property
     def required_parameters(self) -> frozenset[str]:

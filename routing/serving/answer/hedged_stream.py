@@ -104,7 +104,7 @@ class _StreamCall:
             progress.context.format.writer(
                 progress.context.identify_answer(attempt), progress.context.chat
             ),
-            get_wire(attempt.endpoint.provider.kind).reader(),
+            get_wire(attempt.endpoint.wire_kind).reader(),
             passes=False,
             exclude_reasoning=False,
             event_bytes_max=settings.ROUTER_MAX_EVENT_BYTES,

@@ -79,7 +79,7 @@ def build_relay(progress: RequestProgress, attempt: Attempt) -> Relay:
         progress.content.begin()
     return relay(
         choose_writer(progress, attempt),
-        get_wire(attempt.endpoint.provider.kind).reader(),
+        get_wire(attempt.endpoint.wire_kind).reader(),
         passes=progress.passes(attempt),
         exclude_reasoning=progress.context.hides_reasoning,
         event_bytes_max=settings.ROUTER_MAX_EVENT_BYTES,

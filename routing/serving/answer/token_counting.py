@@ -40,7 +40,7 @@ def _ask_upstream(progress: RequestProgress, candidate: Candidate) -> int | None
             break
     if key is None and (own is not None or endpoint.provider.credentials):
         return None
-    wire = get_wire(endpoint.provider.kind)
+    wire = get_wire(endpoint.wire_kind)
     request = wire.count_tokens(build_upstream_request(progress, endpoint, own_key=key))
     if request is None:
         return None

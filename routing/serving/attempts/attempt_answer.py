@@ -25,10 +25,12 @@ from routing.serving.attempts.upstream_call import catch_errors, send
 from routing.serving.request import process
 from routing.serving.request.context import Attempt, RequestProgress
 from routing.serving.request.outcome import measure_usage, note_house_cost, note_turn
+from routing.upstreams.embeddings import find_mismatch
 from routing.upstreams.failures import (
     UpstreamFailure,
     from_error_object,
     from_outbound_error,
+    malformed_answer,
     refused_answer,
 )
 from routing.upstreams.wires import get_wire
@@ -57,7 +59,7 @@ def request_answer(progress: RequestProgress, attempts: Attempts) -> Served:
                 race = Race(progress, attempts, attempt, partial(_WholeCall, progress))
                 attempt, answer = _run_race(race)
             elif progress.parent is None or not under_gevent():
-                answer = _read_answer(attempt, send(progress, attempt))
+                answer = _read_answer(progress, attempt, send(progress, attempt))
             else:
                 answer = run_counted_turn(progress, attempt, partial(_ask, progress, attempt))
             has_refusal = bool(answer.message.get("refusal"))
@@ -88,7 +90,7 @@ def read_finish(answer: Answer, message: JsonObject) -> str:
 
 
 def _ask(progress: RequestProgress, attempt: Attempt, abort: AbortHandle) -> Answer:
-    return _read_answer(attempt, send(progress, attempt, abort_handle=abort))
+    return _read_answer(progress, attempt, send(progress, attempt, abort_handle=abort))
 
 
 class _WholeCall:
@@ -104,7 +106,7 @@ class _WholeCall:
     def run(self) -> None:
         reply = send(self._progress, self.attempt, abort_handle=self.abort)
         self.is_silent = False
-        self.answer = answer = _read_answer(self.attempt, reply)
+        self.answer = answer = _read_answer(self._progress, self.attempt, reply)
         if _find_breakage(answer) is not None:
             _note_unserved(self._progress, self.attempt, answer)
 
@@ -139,15 +141,16 @@ def _run_race(race: Race[_WholeCall]) -> tuple[Attempt, Answer]:
     return race.winner.attempt, race.winner.answer
 
 
-def _read_answer(attempt: Attempt, reply: Reply) -> Answer:
+def _read_answer(progress: RequestProgress, attempt: Attempt, reply: Reply) -> Answer:
     try:
         with reply:
             raw = reply.read_all()
     except OutboundError as error:
         raise from_outbound_error(error) from error
-    answer = get_wire(attempt.endpoint.provider.kind).answer(
-        raw, reply.headers.get("content-type", "")
-    )
+    answer = get_wire(attempt.endpoint.wire_kind).answer(raw, reply.headers.get("content-type", ""))
+    chat = progress.context.chat
+    if chat.input_chars and (why := find_mismatch(answer, chat.input_chars, chat.original)):
+        raise malformed_answer(why)
     attempt.ended = attempt.first_token = process.now()
     attempt.upstream_id = answer.upstream_id
     return answer

@@ -48,8 +48,8 @@ def build_upstream_request(
     progress: RequestProgress, endpoint: EndpointEntry, *, own_key: str | None = None
 ) -> WireRequest:
     """What this endpoint is sent, with the team's own key where there is one."""
-    wire, terms = get_wire(endpoint.provider.kind), build_terms(progress, endpoint, own_key)
-    chat, kind = choose_chat(progress, endpoint), endpoint.provider.kind
+    wire, terms = get_wire(endpoint.wire_kind), build_terms(progress, endpoint, own_key)
+    chat, kind = choose_chat(progress, endpoint), endpoint.wire_kind
     if chat.reasoning is not None:
         # What a share of the output is a share of.
         default = terms.output_default if wire.needs_output_cap else None
@@ -101,7 +101,7 @@ def choose_chat(progress: RequestProgress, endpoint: EndpointEntry) -> ChatReque
         return progress.context.chat
     reasoning = rescue.asked.reasoning
     prefills = (
-        get_wire(endpoint.provider.kind).takes_prefill
+        get_wire(endpoint.wire_kind).takes_prefill
         # Who is to think first cannot begin with the answer.
         and (reasoning is None or reasoning.is_off)
         and endpoint.pk not in rescue.refused
@@ -188,7 +188,7 @@ def _build_identity_headers(progress: RequestProgress, attempt: Attempt) -> list
     identity, headers = progress.context.identity, []
     if identity is None:
         return []
-    if (name := get_wire(attempt.endpoint.provider.kind).request_id_header) is not None:
+    if (name := get_wire(attempt.endpoint.wire_kind).request_id_header) is not None:
         headers.append((name, identity.id))
     if (trace := identity.trace) is not None:
         # One that takes several requests is one span.
@@ -226,7 +226,7 @@ def refuse_other_than_events(reply: Reply, attempt: Attempt) -> None:
     content_type = reply.headers.get("content-type", "")
     if content_type and "event-stream" not in content_type.lower():
         body = read_error_body(reply)
-        answer = get_wire(attempt.endpoint.provider.kind).answer(body, content_type)
+        answer = get_wire(attempt.endpoint.wire_kind).answer(body, content_type)
         if answer.error is not None:
             raise from_error_object(answer.error)
         raise malformed_answer("a whole answer where a stream was asked for", raw=body)
@@ -253,7 +253,7 @@ def fit_reasoning(
         return chat
     effort, budget = reasoning_asked.effort, reasoning_asked.max_tokens
     if budget is not None and not (
-        (get_wire(endpoint.provider.kind).takes_budgets and "reasoning" in endpoint.taken_fields)
+        (get_wire(endpoint.wire_kind).takes_budgets and "reasoning" in endpoint.taken_fields)
         and (budget or not (rules is not None and rules.mandatory))
     ):
         effort, budget = effort or effort_for_budget(budget, output_tokens_max), None

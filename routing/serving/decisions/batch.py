@@ -52,7 +52,7 @@ def build_query_request(
     terms: Terms,
 ) -> WireRequest:
     """What the endpoint is sent."""
-    wire = get_wire(endpoint.provider.kind)
+    wire = get_wire(endpoint.wire_kind)
     if endpoint.decides == "native":
         questions = {name: native.serialize_question(part) for name, part in query.parts.items()}
         body = {"state": plan.state, "questions": questions}
@@ -61,7 +61,7 @@ def build_query_request(
     body = plan.chat_body(part, endpoint)
     most = body["max_tokens"]
     reasoning = resolve_reasoning(body.get("reasoning"), effort=None, include=None)
-    if endpoint.provider.kind == CHAT.wire:
+    if endpoint.wire_kind == CHAT.wire:
         request = replace(chat, body=body, max_output_tokens=most, reasoning=reasoning)
         body = build_forwarded_body(
             request,
@@ -80,7 +80,7 @@ def read_result(
     query: UpstreamQuery, endpoint: EndpointEntry, raw: bytes, content_type: str
 ) -> QueryResult:
     """What a whole answer says. Raises `UpstreamFailure` where there is none in it."""
-    answer = get_wire(endpoint.provider.kind).answer(raw, content_type)
+    answer = get_wire(endpoint.wire_kind).answer(raw, content_type)
     if answer.error is not None:
         raise from_error_object(answer.error)
     judged: dict[QuestionRef, Judgement] = {}

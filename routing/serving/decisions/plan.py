@@ -141,7 +141,7 @@ class DecisionPlan:
         else:
             body = schema.build_request(state, part, reasons=self.must_reason(endpoint))
         # Only the first token is looked at.
-        least = get_wire(endpoint.provider.kind).output_tokens_min
+        least = get_wire(endpoint.wire_kind).output_tokens_min
         return body | {"max_tokens": max(least, body["max_tokens"])}
 
     def _build_batches(

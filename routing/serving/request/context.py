@@ -317,13 +317,20 @@ class RequestProgress:
         context = self.context
         return (
             context.format.name != "chat"
-            and attempt.endpoint.provider.kind == context.format.wire
-            and not context.hides_reasoning
-            and self.loop is None
-            and self.rescue is None
-            and self.output_guard is None
-            and self.schema_check is None
-            and not any(plugin.rewrites(context.chat) for plugin in context.plugins)
+            and attempt.endpoint.wire_kind == context.format.wire
+            # Vectors are no texts that could be changed.
+            and (context.format.name == "embeddings" or not self._is_rewritten())
+        )
+
+    def _is_rewritten(self) -> bool:
+        context = self.context
+        return (
+            context.hides_reasoning
+            or self.loop is not None
+            or self.rescue is not None
+            or self.output_guard is not None
+            or self.schema_check is not None
+            or any(plugin.rewrites(context.chat) for plugin in context.plugins)
         )
 
 
@@ -335,6 +342,7 @@ def measure_demand(chat: ChatRequest) -> Demand:
         media_parts=chat.media_parts,
         images=chat.image_parts,
         output_tokens_asked=chat.max_output_tokens,
+        contexts=len(chat.input_chars) or 1,
     )
 
 

@@ -69,9 +69,10 @@ def measure_usage(
     prompt = estimate_tokens(
         progress.context.chat.prompt_text_chars if prompt_chars is None else prompt_chars
     )
+    context_length = attempt.endpoint.context_length
     usage = read_reported_usage(
         reported,
-        context_length=attempt.endpoint.context_length,
+        context_length=context_length and context_length * progress.context.demand.contexts,
         produced_tokens=produced,
         prompt_estimate=prompt,
     )

@@ -80,14 +80,14 @@ def build_conversation_key(
     model: str,
     models: Iterable[ModelEntry] | None = None,
 ) -> ConversationKey | None:
-    """The key of a request's conversation, or None where nobody can have kept it. Decisions are no
-    conversation.
+    """The key of a request's conversation, or None where nobody can have kept it. Decisions
+    and embeddings are no conversation.
 
     `model` is the reference that was asked for, so that a virtual router's choice is kept under the
     router's name. Without a session only endpoints whose cached input is cheaper are kept: `models`
     are those to look among, None where they are not known yet.
     """
-    if chat.decides:
+    if not chat.is_conversation:
         return None
     if chat.session_id is None and models is not None:
         endpoints = (each for model in models for each in model.endpoints)

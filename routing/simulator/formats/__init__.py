@@ -8,6 +8,7 @@ from routing.simulator.formats.base import (
 )
 from routing.simulator.formats.chat import SimulatedChat
 from routing.simulator.formats.decisions import SimulatedDecisions
+from routing.simulator.formats.embeddings import SimulatedEmbeddings
 from routing.simulator.formats.messages import SimulatedMessages
 from routing.simulator.formats.responses import SimulatedResponses
 
@@ -15,6 +16,7 @@ CHAT = SimulatedChat()
 DECISIONS = SimulatedDecisions()
 FORMATS: dict[str, SimulatedFormat] = {
     "chat/completions": CHAT,
+    "embeddings": SimulatedEmbeddings(),
     "messages": SimulatedMessages(),
     "responses": SimulatedResponses(),
     "systemone": DECISIONS,

@@ -196,7 +196,7 @@ class GenerationObject(ResourceObject):
     model: str
     provider_name: str | None
     router: str | None
-    api_type: Literal["completions", "decisions"] | None
+    api_type: Literal["completions", "decisions", "embeddings"] | None
     app_id: str | None
     workspace_id: str | None
     preset_id: str | None
