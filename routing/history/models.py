@@ -185,13 +185,16 @@ class UsageSpread(models.Model):
 
 class UsageRolled(models.Model):
     """Up to when generations are rolled up: one row. Before `forgotten_before` they may be gone,
-    and what was summed up stays as it is. Days from `briefs_from` to `briefs_until` are summed up
-    in brief too: an older version, which may roll up in between, moves neither."""
+    and what was summed up stays as it is. Days from `brief_days_from` to `brief_days_until` are
+    summed up in brief too: an older version, which may roll up in between, moves neither."""
 
     until = models.DateTimeField()
     forgotten_before = models.DateTimeField(null=True)
+    # What the version before `brief_days_from` goes by.
     briefs_from = models.DateTimeField(null=True)
     briefs_until = models.DateTimeField(null=True)
+    brief_days_from = models.DateTimeField(null=True)
+    brief_days_until = models.DateTimeField(null=True)
 
     class Meta:
         verbose_name_plural = "usage rolled up"

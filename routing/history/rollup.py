@@ -163,8 +163,8 @@ def read_rollup_state(now: datetime) -> RollupState:
     """Read what is rolled up at this moment where sums are read, in one query."""
     with reading_connection() as database, database.cursor() as cursor:
         cursor.execute(
-            "SELECT 0, until, briefs_from, briefs_until FROM routing_usagerolled WHERE id = 1"
-            " UNION ALL SELECT 1, hour, NULL, NULL FROM routing_latehour"
+            "SELECT 0, until, brief_days_from, brief_days_until FROM routing_usagerolled"
+            " WHERE id = 1 UNION ALL SELECT 1, hour, NULL, NULL FROM routing_latehour"
         )
         rows = [
             (kind, *(each and read_moment(each) for each in moments))
@@ -237,7 +237,7 @@ def _lock_progress(default: datetime) -> UsageRolled:
     if progress is None:
         first = Generation.objects.order_by("created_at").values_list("created_at", flat=True)
         since = min(hour_of(first.first() or default), default)
-        briefs = {"briefs_from": _FIRST_DAY, "briefs_until": day_of(since)}
+        briefs = {"brief_days_from": _FIRST_DAY, "brief_days_until": day_of(since)}
         UsageRolled.objects.get_or_create(pk=1, defaults={"until": since, **briefs})
         progress = UsageRolled.objects.select_for_update().get(pk=1)
     return progress
@@ -247,27 +247,29 @@ def _advance_progress(mark: UsageRolled, until: datetime) -> None:
     """Move the progress, and sum up the days that end before it."""
     day = day_of(mark.until)
     replace_days(day, until)
-    if mark.briefs_until is None or mark.briefs_until < day:
+    if mark.brief_days_until is None or mark.brief_days_until < day:
         # An older version rolled up before.
-        mark.briefs_from = day
-    mark.until, mark.briefs_until = until, day_of(until)
-    mark.save(update_fields=["until", "briefs_from", "briefs_until"])
+        mark.brief_days_from = day
+    mark.until, mark.brief_days_until = until, day_of(until)
+    # The former version, beside this one, would else make all days anew, by its own cuts.
+    mark.briefs_until = mark.brief_days_until
+    mark.save(update_fields=["until", "brief_days_from", "brief_days_until", "briefs_until"])
 
 
 def _fill_next_brief(now: datetime) -> bool:
     """Sum up in brief the last of the days that have only sums; False where there is none."""
     with transaction.atomic():
         mark = UsageRolled.objects.select_for_update().filter(pk=1).first()
-        if mark is None or mark.briefs_from in (None, _FIRST_DAY):
+        if mark is None or mark.brief_days_from in (None, _FIRST_DAY):
             return False
-        days = UsageDay.objects.filter(start__lt=mark.briefs_from).order_by("-start")
+        days = UsageDay.objects.filter(start__lt=mark.brief_days_from).order_by("-start")
         day = days.values_list("start", flat=True).first()
         if day is not None:
             replace_brief(day)
             if day >= now - FACTS_ASKED:
                 replace_spreads(day)
-        mark.briefs_from = day or _FIRST_DAY
-        mark.save(update_fields=["briefs_from"])
+        mark.brief_days_from = day or _FIRST_DAY
+        mark.save(update_fields=["brief_days_from"])
     return day is not None
 
 

@@ -14,19 +14,19 @@ Span = tuple[datetime, datetime]
 
 class RollupState(NamedTuple):
     """How far the roll-up has come: full hours before `until` (None: nothing) except the `late`
-    ones, facts from `facts_from` on, and days in brief from `briefs_from` to `briefs_until`."""
+    ones, facts from `facts_from` on, days in brief from `brief_days_from` to `brief_days_until`."""
 
     until: datetime | None
     late: frozenset[datetime]
     facts_from: datetime
-    briefs_from: datetime | None = None
-    briefs_until: datetime | None = None
+    brief_days_from: datetime | None = None
+    brief_days_until: datetime | None = None
 
     def has_briefs(self, start: datetime) -> bool:
         """Whether every full day from `start` on has been summed up in brief."""
-        if self.until is None or self.briefs_from is None or self.briefs_until is None:
+        if self.until is None or self.brief_days_from is None or self.brief_days_until is None:
             return False
-        return self.briefs_from <= start and self.briefs_until >= day_of(self.until)
+        return self.brief_days_from <= start and self.brief_days_until >= day_of(self.until)
 
 
 def hour_of(moment: datetime) -> datetime:

@@ -105,7 +105,7 @@ def test_what_is_forgotten_is_told_from_the_records(mine: Office) -> None:
     old, older = NOW - 40 * DAY, NOW - 401 * DAY
     moments = (old, older, NOW - DAY)
     save(mine, [Fact(f"gen-{n}", at, key=0) for n, at in enumerate(moments, 1)])
-    roll_up(NOW, work_s=600)
+    roll_up(NOW)
     assert {row.pk for row in GenerationFact.objects.all()} == {"gen-3"}
     assert UsageHour.objects.count() == 3
     assert forget_old(NOW) == 3
@@ -189,7 +189,7 @@ def test_days_that_an_older_version_rolled_up_get_their_briefs(mine: Office) -> 
     UsageBrief.objects.all().delete()
     UsageSpread.objects.filter(cut=NARROWEST_CUT).delete()
     # What it knows nothing of is null, and the days it rolls up later are in no brief either.
-    mark.briefs_from = mark.briefs_until = None
+    mark.brief_days_from = mark.brief_days_until = None
     mark.save()
 
     def ask() -> tuple[int, float, bool]:
@@ -202,6 +202,32 @@ def test_days_that_an_older_version_rolled_up_get_their_briefs(mine: Office) -> 
     roll_up(NOW)
     assert ask() == (60, 59, True)
     assert UsageBrief.objects.count() == UsageDay.objects.values("start").distinct().count()
+
+
+def test_a_former_version_beside_makes_no_day_anew_and_its_own_day_is_made_anew(
+    mine: Office,
+) -> None:
+    start = day_of(NOW) - 2 * DAY
+    save(mine, [Fact(f"gen-{n}", start + n * HOUR, key=0, latency=n) for n in range(60)])
+    roll_up(NOW - DAY)
+    before = UsageRolled.objects.get()
+    roll_up(NOW)
+    mark = UsageRolled.objects.get()
+    assert mark.briefs_until == mark.brief_days_until == day_of(NOW)
+    # The former one moves what it knows of, and cuts its days another way.
+    mark.brief_days_until = before.brief_days_until
+    mark.save()
+    UsageSpread.objects.filter(cut=NARROWEST_CUT, start=day_of(NOW) - DAY).delete()
+
+    def read_latency() -> float:
+        (row,) = ask_usage(mine, start, start + 2 * DAY, groups=("provider_name",))
+        return float(row["p99_latency"])
+
+    assert read_latency() == 47
+    roll_up(NOW + HOUR)
+    assert UsageRolled.objects.get().brief_days_from == datetime(1970, 1, 1, tzinfo=UTC)
+    assert UsageSpread.objects.filter(cut=NARROWEST_CUT, start=day_of(NOW) - DAY).exists()
+    assert read_latency() == 47
 
 
 def test_the_schedule_does_both(mine: Office, monkeypatch: pytest.MonkeyPatch) -> None:
