@@ -15,7 +15,7 @@ from gateway.database.outages import database, queue
 from gateway.environment.interns import name_host_queue
 from gateway.home import home, private_folder
 from gateway.logs.setup import configure
-from gateway.outbound.cluster_connection import ClusterConnection
+from gateway.outbound.cluster_connection import ClusterConnection, TlsClusterConnection
 
 log = logging.getLogger("gateway.worker")
 
@@ -32,6 +32,7 @@ class Channel(redis.Channel):
         nodes = client.transport_options.get("cluster_nodes")
         if nodes is not None:
             self.connection_class = ClusterConnection
+            self.connection_class_ssl = TlsClusterConnection
         options: dict[str, Any] = kombu_channel._connparams(asynchronous)
         return options if nodes is None else {**options, "nodes": nodes}
 

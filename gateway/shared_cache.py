@@ -25,7 +25,7 @@ from redis.sentinel import Sentinel, SentinelConnectionPool
 
 from gateway.database.db import under_gevent
 from gateway.environment.redis_url import SLOT_TAG, read_cluster_url, read_sentinel_url
-from gateway.outbound.cluster_connection import ClusterConnection
+from gateway.outbound.cluster_connection import ClusterConnection, TlsClusterConnection
 
 log = logging.getLogger("gateway.hints")
 T = TypeVar("T")
@@ -236,12 +236,13 @@ def build_pool(
     cluster = read_cluster_url(url)
     if cluster is not None:
         return redis.BlockingConnectionPool(  # type: ignore[no-untyped-call]  # redis-py has no types here.
-            connection_class=ClusterConnection,
+            connection_class=TlsClusterConnection if cluster.tls else ClusterConnection,
             nodes=deque(cluster.nodes),
             max_connections=connections,
             timeout=timeout_s,
             username=cluster.user or None,
             password=cluster.password or None,
+            **cluster.tls,
             **waits,
             **options,
         )
@@ -250,9 +251,10 @@ def build_pool(
         return redis.BlockingConnectionPool.from_url(
             url, max_connections=connections, timeout=timeout_s, **waits, **options
         )
+    tls = {"ssl": bool(found.tls), **found.tls}
     manager = Sentinel(
         found.sentinels,
-        sentinel_kwargs={**waits, **options, "password": found.sentinel_password or None},
+        sentinel_kwargs={**waits, **options, **tls, "password": found.sentinel_password or None},
     )
     return _SentinelPool(  # type: ignore[no-untyped-call]  # Nor here.
         found.service,
@@ -262,6 +264,7 @@ def build_pool(
         db=found.database,
         username=found.user or None,
         password=found.password or None,
+        **tls,
         **waits,
         **options,
     )

@@ -9,6 +9,8 @@ from gateway.env import SettingError
 from gateway.environment.redis_url import (
     CLUSTER_SCHEME,
     SCHEME,
+    TLS_CLUSTER_SCHEME,
+    TLS_SCHEME,
     read_cluster_url,
     read_sentinel_url,
 )
@@ -238,14 +240,16 @@ stores.declare(
     "Redis or Valkey, for the queue and what processes share: `redis://`, `rediss://` or "
     "`unix://`; where sentinels say which server is the primary, "
     "`redis+sentinel://user:password@host:port,host:port/0?service=NAME`, and of a cluster "
-    "`redis+cluster://user:password@host:port,host:port`",
+    "`redis+cluster://user:password@host:port,host:port`; both with `rediss` for TLS, and "
+    "`ssl_ca_certs` for a file of authorities",
     "url",
     "that of `make run`",
 )
 REDIS_URL = env.text("REDIS_URL")
 try:
     if read_sentinel_url(REDIS_URL) is None and read_cluster_url(REDIS_URL) is None:
-        env.url("REDIS_URL", ("redis", "rediss", "unix", SCHEME, CLUSTER_SCHEME))
+        several = (SCHEME, TLS_SCHEME, CLUSTER_SCHEME, TLS_CLUSTER_SCHEME)
+        env.url("REDIS_URL", ("redis", "rediss", "unix", *several))
 except ValueError as error:
     raise SettingError("REDIS_URL", str(error)) from None
 REDIS_TIMEOUT = stores("REDIS_TIMEOUT", "longest wait for an answer of Redis", env.seconds, 0.1)

@@ -28,7 +28,11 @@ class ClusterConnection(redis.Connection):
     def __init__(self, *, nodes: deque[tuple[str, int]], **options: Any) -> None:
         super().__init__(**options)  # type: ignore[no-untyped-call]  # redis-py has no types here.
         self._nodes = nodes
-        self._node_options: dict[str, Any] = {name: options.get(name) for name in _NODE_OPTIONS}
+        self._node_options: dict[str, Any] = {
+            "ssl": isinstance(self, redis.SSLConnection),
+            **{name: options.get(name) for name in _NODE_OPTIONS},
+            **{name: value for name, value in options.items() if name.startswith("ssl_")},
+        }
 
     def _connect(self) -> Any:
         self.host, self.port = self._find_primary()
@@ -59,3 +63,7 @@ class ClusterConnection(redis.Connection):
         except (AskError, ClusterDownError, TryAgainError) as error:
             self.disconnect()  # type: ignore[no-untyped-call]  # Nor here.
             raise redis.ConnectionError(f"Another node has the slot: {error}") from error
+
+
+class TlsClusterConnection(ClusterConnection, redis.SSLConnection):
+    """By TLS: nodes and primary prove that they are whom the URL, or a node, named."""

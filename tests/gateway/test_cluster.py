@@ -15,22 +15,26 @@ import gateway.celery  # noqa: F401 - Its transport is what all processes use.
 from gateway.environment.redis_url import (
     CLUSTER_SCHEME,
     SLOT_TAG,
+    TLS_CLUSTER_SCHEME,
     build_broker,
     read_cluster_url,
 )
 from gateway.shared_cache import SharedCache
 from tests.support import processes
+from tests.support.certificates import write_certificate
 from tests.support.gateways import StartGateway
 from tests.support.postgres import free_port
+from tests.support.tls_front import TlsFront
 from tests.support.valkey import PASSWORD, QUOTED_PASSWORD, accepts, binary, wait
 
 SLOTS = 16_384
 
 
 class Cluster:
-    """`primary` has the slot of the tag, `replica` follows it; the other two have what is left."""
+    """`primary` has the slot of the tag, `replica` follows it; the other two have what is left.
+    With a certificate a front does TLS for each, and is what they tell others of."""
 
-    def __init__(self, folder: Path, stack: ExitStack) -> None:
+    def __init__(self, folder: Path, stack: ExitStack, certificate: Path | None) -> None:
         self._folder, self._stack = folder, stack
         self._running: dict[int, subprocess.Popen[bytes]] = {}
         found = set[int]()
@@ -41,13 +45,21 @@ class Cluster:
         self._bus_ports = dict(zip(self.ports, bus_ports, strict=True))
         self.primary, self.replica = self.ports[0], self.ports[3]
         # The primary comes last, so that one who knows of it has to be asked.
-        nodes = ",".join(f"127.0.0.1:{port}" for port in (1, *self.ports[1:], self.primary))
-        self.url = f"{CLUSTER_SCHEME}://:{QUOTED_PASSWORD}@{nodes}"
+        self._known, scheme, query = {port: port for port in self.ports}, CLUSTER_SCHEME, ""
+        self.front: TlsFront | None = None
+        if certificate:
+            self.front = stack.enter_context(TlsFront(certificate, self.ports))
+            scheme, query = TLS_CLUSTER_SCHEME, f"?ssl_ca_certs={certificate}"
+            self._known = self.front.ports
+        ports = [1, *(self._known[port] for port in (*self.ports[1:], self.primary))]
+        nodes = ",".join(f"127.0.0.1:{port}" for port in ports)
+        self.url = f"{scheme}://:{QUOTED_PASSWORD}@{nodes}{query}"
 
     def start(self, *, node_timeout_ms: int) -> None:
         for port, bus_port in self._bus_ports.items():
             words = f"--port {port} --cluster-enabled yes --cluster-port {bus_port}".split()
             words += ["--cluster-node-timeout", str(node_timeout_ms)]
+            words += ["--cluster-announce-port", str(self._known[port])]
             words += ["--cluster-config-file", f"{port}.conf", "--save", ""]
             words += ["--requirepass", PASSWORD, "--primaryauth", PASSWORD]
             words += ["--repl-diskless-sync-delay", "0", "--dir", str(self._folder)]
@@ -62,7 +74,7 @@ class Cluster:
         for number, port in enumerate(self.ports):
             self.ask(port, "SET-CONFIG-EPOCH", number + 1)
         for port in self.ports[1:]:
-            self.ask(self.primary, "MEET", "127.0.0.1", port, self._bus_ports[port])
+            self.ask(self.primary, "MEET", "127.0.0.1", self._known[port], self._bus_ports[port])
         wait(lambda: all(self._is_whole(port) for port in self.ports), "a whole cluster")
         self.ask(self.replica, "REPLICATE", self.ask(self.primary, "MYID").decode())
         wait(lambda: len(self.client(self.primary).role()[2]) == 1, "the replica")
@@ -85,10 +97,14 @@ class Cluster:
         wait(lambda: self.client(self.replica).role()[0] == b"master", "the other primary")
 
 
-@pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[Cluster]:
+@pytest.fixture(params=["clear", "tls"])
+def cluster(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Cluster]:
+    certificate = write_certificate(tmp_path / "c.pem") if request.param == "tls" else None
     with ExitStack() as stack:
-        yield Cluster(tmp_path, stack)
+        cluster = Cluster(tmp_path, stack, certificate)
+        yield cluster
+        if cluster.front:
+            assert cluster.front.encrypted.keys() >= {cluster.primary, cluster.replica}
 
 
 def test_hints_and_jobs_are_on_one_node_and_follow_it(cluster: Cluster) -> None:
@@ -119,6 +135,10 @@ def test_hints_and_jobs_are_on_one_node_and_follow_it(cluster: Cluster) -> None:
         queue.put("second")
         assert [queue.get(timeout=5).payload for _ in range(2)] == ["first", "second"]
         queue.close()
+    stranger = SharedCache(cluster.url.partition("?")[0], timeout_s=2)
+    # Nobody whom the system knows has signed its certificate.
+    assert stranger.run(lambda store: store.ping(), default=False) == (cluster.front is None)
+    stranger.close()
     hints.close()
     gc.collect()
 
@@ -141,7 +161,7 @@ def test_a_gateway_and_its_worker_outlive_the_node(
 
 
 @pytest.mark.parametrize(
-    ("url", "why"), [("a:1/2", "database 0"), ("a:1?ssl=1", "no options"), ("a:1,:2", "odd")]
+    ("url", "why"), [("a:1/2", "database 0"), ("a:1?ssl=1", "no such options"), ("a:1,:2", "odd")]
 )
 def test_an_odd_url_says_why(url: str, why: str) -> None:
     with pytest.raises(ValueError, match=why):
@@ -151,4 +171,4 @@ def test_an_odd_url_says_why(url: str, why: str) -> None:
 def test_a_url_of_nodes_is_read() -> None:
     assert read_cluster_url("redis://a:1/0") is None
     found = read_cluster_url(f"{CLUSTER_SCHEME}://u:{QUOTED_PASSWORD}@[::1]:5,b")
-    assert found == ([("::1", 5), ("b", 6379)], "u", PASSWORD)
+    assert found == ([("::1", 5), ("b", 6379)], "u", PASSWORD, {})

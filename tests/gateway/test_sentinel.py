@@ -11,38 +11,50 @@ import pytest
 import redis
 from kombu import Connection
 
-from gateway.environment.redis_url import SCHEME, build_broker, read_sentinel_url
+from gateway.environment.redis_url import SCHEME, TLS_SCHEME, build_broker, read_sentinel_url
 from gateway.shared_cache import SharedCache
 from tests.support import processes
+from tests.support.certificates import write_certificate
 from tests.support.gateways import StartGateway
 from tests.support.postgres import free_port
+from tests.support.tls_front import TlsFront
 from tests.support.valkey import PASSWORD, QUOTED_PASSWORD, accepts, binary, wait
 
 
 class Servers:
-    """A primary, its replica and one sentinel of them."""
+    """A primary, its replica and one sentinel of them. With a certificate a front does TLS for
+    each, and is what they tell others of."""
 
-    def __init__(self, folder: Path, stack: ExitStack) -> None:
+    def __init__(self, folder: Path, stack: ExitStack, certificate: Path | None) -> None:
         self.ports = [free_port(), free_port()]
         self.sentinel_port = free_port()
-        self.url = (
-            f"{SCHEME}://:{QUOTED_PASSWORD}@127.0.0.1:1,127.0.0.1:{self.sentinel_port}/3?service=g"
-        )
+        scheme, sentinel_port, query = SCHEME, self.sentinel_port, "?service=g"
+        self.front: TlsFront | None = None
+        if certificate:
+            self.front = TlsFront(certificate, [*self.ports, self.sentinel_port])
+            stack.enter_context(self.front)
+            scheme, sentinel_port = TLS_SCHEME, self.front.ports[self.sentinel_port]
+            query += f"&ssl_ca_certs={certificate}"
+        place = f"127.0.0.1:1,127.0.0.1:{sentinel_port}"
+        self.url = f"{scheme}://:{QUOTED_PASSWORD}@{place}/3{query}"
         self._folder, self._stack = folder, stack
         self._running: dict[int, subprocess.Popen[bytes]] = {}
 
     def start(self) -> None:
         auth = ["--requirepass", PASSWORD, "--masterauth", PASSWORD, "--save", ""]
         auth += ["--repl-diskless-sync-delay", "0"]
+        known = self.front.ports if self.front else {port: port for port in self.ports}
         for port in self.ports:
-            more = ["--replicaof", "127.0.0.1", str(self.ports[0])] if port != self.ports[0] else []
+            more = ["--replica-announce-port", str(known[port])]
+            if port != self.ports[0]:
+                more += ["--replicaof", "127.0.0.1", str(known[self.ports[0]])]
             self._spawn(port, ["--port", str(port), *auth, *more])
         # A sentinel that finds no replica looks again after ten seconds.
         with redis.Redis(port=self.ports[0], password=PASSWORD) as first:
             wait(lambda: len(first.role()[2]) == 1, "the replica")
         config = self._folder / "sentinel.conf"
         config.write_text(
-            f"port {self.sentinel_port}\nsentinel monitor g 127.0.0.1 {self.ports[0]} 1\n"
+            f"port {self.sentinel_port}\nsentinel monitor g 127.0.0.1 {known[self.ports[0]]} 1\n"
             f"sentinel auth-pass g {PASSWORD}\nsentinel down-after-milliseconds g 500\n"
         )
         self._spawn(self.sentinel_port, [config, "--sentinel"])
@@ -76,12 +88,15 @@ class Servers:
         wait(lambda: self.primary()["port"] != before, "the other primary")
 
 
-@pytest.fixture
-def servers(tmp_path: Path) -> Iterator[Servers]:
+@pytest.fixture(params=["clear", "tls"])
+def servers(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Servers]:
+    certificate = write_certificate(tmp_path / "c.pem") if request.param == "tls" else None
     with ExitStack() as stack:
-        servers = Servers(tmp_path, stack)
+        servers = Servers(tmp_path, stack, certificate)
         servers.start()
         yield servers
+        if servers.front:
+            assert set(servers.front.encrypted) == {*servers.ports, servers.sentinel_port}
 
 
 # The library leaves its connections to sentinels to the garbage collector.
@@ -110,7 +125,10 @@ def test_hints_and_jobs_follow_the_primary(servers: Servers) -> None:
     queue = again.SimpleQueue("jobs")
     queue.put("second")
     assert [queue.get(timeout=5).payload for _ in range(2)] == ["first", "second"]
-    for each in (again, hints, other):
+    stranger = SharedCache(servers.url.partition("&ssl_ca_certs")[0], timeout_s=2)
+    # Nobody whom the system knows has signed its certificate.
+    assert stranger.run(lambda store: store.ping(), default=False) == (servers.front is None)
+    for each in (again, hints, other, stranger):
         each.close()
     del jobs, again, queue
     gc.collect()
@@ -137,7 +155,7 @@ def test_a_plain_url_is_none_of_theirs() -> None:
     found = read_sentinel_url(
         f"{SCHEME}://u:{QUOTED_PASSWORD}@[::1]:5,b/2?service=g&sentinel_password=s"
     )
-    assert found == ([("::1", 5), ("b", 26379)], "g", "u", PASSWORD, 2, "s")
+    assert found == ([("::1", 5), ("b", 26379)], "g", "u", PASSWORD, 2, "s", {})
 
 
 @pytest.mark.thorough
