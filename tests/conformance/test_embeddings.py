@@ -39,7 +39,7 @@ def test_the_openai_client_embeds_texts_and_tokens(desk: Desk) -> None:
             **by,
         )
         tokens = client.embeddings.create(input=[[1, 2, 3], [4]], **by)
-    first, second = desk.sent("alpha")[:2]
+    first, second = desk.list_sent_bodies("alpha")[:2]
     assert (first["input"], first["encoding_format"]) == ("Good morning", "base64")
     assert first["user"] not in ("me", "")
     assert (second["dimensions"], second["encoding_format"]) == (64, "float")
@@ -90,11 +90,11 @@ def test_models_of_another_kind_are_refused_at_either_door(desk: Desk) -> None:
 def test_guardrails_change_inputs_and_take_no_tokens(desk: Desk) -> None:
     make_assigned(desk, content_filters=[{"pattern": "secret", "action": "redact"}])
     assert ask(desk, ["a secret", "plain"]).status_code == 200
-    (sent,) = desk.sent("alpha")
+    (sent,) = desk.list_sent_bodies("alpha")
     assert "secret" not in str(sent["input"])
     assert sent["input"][1] == "plain"
     response = ask(desk, [1, 2])
-    assert (response.status_code, len(desk.sent("alpha"))) == (400, 1)
+    assert (response.status_code, len(desk.list_sent_bodies("alpha"))) == (400, 1)
 
 
 def test_the_response_cache_repeats_vectors_for_nothing(desk: Desk) -> None:
@@ -106,5 +106,5 @@ def test_the_response_cache_repeats_vectors_for_nothing(desk: Desk) -> None:
     assert response.headers["X-Router-Cache-Status"] == "HIT"
     assert again["data"] == first["data"]
     assert again["id"] != first["id"]
-    assert (again["usage"]["cost"], len(desk.sent("alpha"))) == (0, 1)
+    assert (again["usage"]["cost"], len(desk.list_sent_bodies("alpha"))) == (0, 1)
     assert desk.charged_nano(again["id"]) == 0
