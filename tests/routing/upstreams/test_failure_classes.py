@@ -106,6 +106,14 @@ def test_refused_content_is_not_the_credential_s_fault(said: str) -> None:
     assert failure.error_type == POLICY
 
 
+def test_words_name_the_fault_where_no_code_does_and_of_their_status_alone() -> None:
+    too_long = "This model's maximum context length is 8192 tokens."
+    assert failure_of(413, too_long).error_type == "context_length_exceeded"
+    assert failure_of(400, too_long, "content_filter").error_type == POLICY
+    assert from_error_object({"code": 404, "message": "See our policy."}).error_type == "not_found"
+    assert not failure_of(404, "Your credit balance is too low.").credential
+
+
 OVERLOADED, UNAVAILABLE = "provider_overloaded", "provider_unavailable"
 POLICY = "content_policy_violation"
 # The upstream's status and code; the status and the type that the caller is told, and whether in
@@ -229,8 +237,11 @@ def test_a_connection(kind: type[OutboundError], expected: Next) -> None:
 
 def test_a_2xx_that_is_no_answer() -> None:
     assert what_next(malformed_answer("an answer of type 'text/html'")) == WELL
-    assert what_next(refused_answer()) == NO
-    assert what_next(from_error_object("odd")) == SICK
+    assert malformed_answer("empty").raw == "empty"
+    assert malformed_answer("odd", raw=b"<html>").raw == "<html>"
+    assert (refused_answer().told_status, what_next(refused_answer())) == (403, NO)
+    odd = from_error_object("odd")
+    assert (odd.raw, odd.provider_code, what_next(odd)) == ("odd", None, SICK)
 
 
 # What error bodies say, whatever their shape.
@@ -285,6 +296,7 @@ def test_what_a_model_wrote_and_its_provider_refuses_is_told() -> None:
         assert (failure.provider_code, failure.failed_generation) == ("tool_use_failed", "Hm.")
         assert failure.elsewhere is False
         assert "failed_generation" in str(failure.raw)
+    assert from_error_object({"failed_generation": 5}).failed_generation is None
 
 
 def test_a_failure_within_an_answer_keeps_its_spelling() -> None:
