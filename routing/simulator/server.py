@@ -30,7 +30,7 @@ from routing.simulator.play import (
 from routing.simulator.prompt import PromptCache, read_prompt
 from routing.simulator.script import EMPTY_STEP, Gates, ScriptError, Scripts, ScriptStep, Verdicts
 
-WAIT_S_DEFAULT = 5.0
+WAIT_S_DEFAULT = 60.0
 
 Query = dict[str, str]
 

@@ -17,7 +17,7 @@ from routing.simulator.encoding import JsonObject
 ROOT = Path(__file__).parents[2]
 COMMAND = [sys.executable, "-m", "routing.simulator"]
 STOP_S = 10.0
-CONTROL_S = 30.0
+CONTROL_S = 300.0
 READ_BYTES = 65_536
 HELLO = [{"role": "user", "content": "Hello there"}]
 BODIES: dict[str, JsonObject] = {
@@ -109,7 +109,7 @@ class SimulatedUpstream:
         self.control("DELETE", "/_script")
         self._cleared_n = self.control("DELETE", "/_log")["last_n"]
 
-    def wait(self, nth: int = 1, state: str = "ended", timeout_s: float = 5.0) -> JsonObject:
+    def wait(self, nth: int = 1, state: str = "ended", timeout_s: float = 60.0) -> JsonObject:
         """The nth request since `clear`, once it is `received`, `ended` or `disconnected`."""
         wanted = f"wait={state}&n={self._cleared_n + nth}&timeout={timeout_s}"
         answer = self.control("GET", f"/_log?{wanted}")

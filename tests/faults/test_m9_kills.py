@@ -39,7 +39,7 @@ LEASE_S, SWEEP_S, TOTAL_S = 3.0, 0.3, 2.5
 SLACK_S = 4.0 + PATIENCE_S
 RECOVERY_S = 6.0 + PATIENCE_S
 # Workers that were replaced a moment ago still start.
-REACHED_S = 20.0
+REACHED_S = 20.0 + PATIENCE_S
 SETTINGS: dict[str, Any] = {
     "WEB_CONCURRENCY": "2",
     "HOLD_LEASE_SECONDS": str(LEASE_S),

@@ -43,7 +43,7 @@ def new_desk(server: GatewayServer, simulator: Any) -> Callable[[], Desk]:
 
 def count_waiting(server: GatewayServer) -> int:
     file = Path(server.env["GATEWAY_HOME"]) / "run" / "metrics" / "url"
-    text = requests.get(file.read_text(encoding="utf-8"), timeout=10).text
+    text = requests.get(file.read_text(encoding="utf-8"), timeout=60).text
     lines = [line.split() for line in text.splitlines()]
     return next(int(float(line[1])) for line in lines if line[0] == "gateway_requests_waiting")
 

@@ -36,7 +36,7 @@ def findings(request: pytest.FixtureRequest) -> Iterator[dict[str, Any]]:
     environment = {"PATH": os.environ["PATH"], "PYTHONPATH": str(PROJECT)}
     try:
         ran = subprocess.run(
-            command, capture_output=True, timeout=50, env=environment, pass_fds=(life,)
+            command, capture_output=True, timeout=300, env=environment, pass_fds=(life,)
         )
         assert ran.returncode == 0, ran.stderr.decode()
         yield json.loads(ran.stdout) | {"as": request.param}

@@ -11,7 +11,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from tests.support.local_site import LocalSite, Running, SiteHandler
 
 KINDS = {1: "internal", 2: "server", 3: "client", 4: "producer", 5: "consumer"}
-PATIENCE_S = 15.0
+PATIENCE_S = 120.0
 
 
 @dataclass(frozen=True)

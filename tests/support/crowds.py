@@ -17,7 +17,7 @@ from tests.support.manage import PROJECT
 from tests.support.server import GatewayServer
 
 MODEL = "counting/model"
-_END_S = 5.0
+_END_S = 60.0
 
 
 class Program:

@@ -58,7 +58,7 @@ class Provider:
         parts = urlsplit(url)
         query = {name: values[0] for name, values in parse_qs(parts.query).items()} | changes
         asked = f"{self.issuer}{parts.path}?{urlencode(query)}"
-        answer = requests.post(asked, data={"sub": "s-1"}, allow_redirects=False, timeout=10)
+        answer = requests.post(asked, data={"sub": "s-1"}, allow_redirects=False, timeout=60)
         assert answer.status_code == 302, answer.text
         return answer.headers["Location"].removeprefix("http://testserver")
 

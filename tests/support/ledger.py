@@ -48,10 +48,10 @@ class Ledger:
     def connect(self) -> Iterator[Any]:
         """A connection past the gateway."""
         if self._is_sqlite:
-            with closing(sqlite3.connect(database_name(self._url), timeout=10)) as connection:
+            with closing(sqlite3.connect(database_name(self._url), timeout=60)) as connection:
                 yield connection
         else:
-            with psycopg.connect(self._url, autocommit=True, connect_timeout=5) as connection:
+            with psycopg.connect(self._url, autocommit=True, connect_timeout=60) as connection:
                 yield connection
 
     def rows(self, sql: str, *parameters: Any) -> list[tuple[Any, ...]]:

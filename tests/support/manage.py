@@ -33,7 +33,7 @@ class Outcome:
         return value
 
 
-def manage_process(env: dict[str, str], *arguments: str, timeout_s: float = 60) -> Outcome:
+def manage_process(env: dict[str, str], *arguments: str, timeout_s: float = 300) -> Outcome:
     """The command as a process of its own, as an operator would run it."""
     command = [sys.executable, "manage.py", *arguments]
     done = subprocess.run(
@@ -73,7 +73,7 @@ class ManageHost:
             return Outcome(**json.loads(self._process.stdout.readline()))
 
     def close(self) -> None:
-        self._process.communicate(timeout=10)
+        self._process.communicate(timeout=60)
 
 
 def _run_here(arguments: list[str]) -> Outcome:

@@ -72,7 +72,7 @@ def kill(process: subprocess.Popen[bytes]) -> int:
     """SIGKILL to the process and its group."""
     if process.poll() is None:
         os.killpg(process.pid, signal.SIGKILL)
-    return process.wait(10)
+    return process.wait(60)
 
 
 def eventually(holds: Callable[[], bool], *, within_s: float, what: str, log: Path | None) -> None:

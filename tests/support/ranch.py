@@ -18,6 +18,7 @@ from tests.support.gateways import SeededAccount, StartGateway, seed_account
 from tests.support.manage import PROJECT
 from tests.support.orm import database_name
 from tests.support.postgres import USER
+from tests.support.promptness import PATIENCE_S
 from tests.support.scripted_driver import FOLDER, Script
 from tests.support.server import GatewayServer
 from tests.support.valkey import ValkeyServer
@@ -31,7 +32,7 @@ WORKERS = {
 }
 SETTLED = {"awaiting_slack_install", "running", "failed", "stopped", "destroy_failed"}
 # Only a failing test waits this long.
-PATIENCE_S = 40.0
+SETTLED_S = 40.0
 
 
 class Ranch:
@@ -80,7 +81,7 @@ class Ranch:
         """SIGTERM to it, as a roll-out does, with a new one beside it."""
         old = self._running[name]
         self.start_worker(name)
-        processes.stop(old, grace_s=PATIENCE_S)
+        processes.stop(old, grace_s=SETTLED_S)
 
     def start_behind(self, proxy_port: int) -> None:
         """`start`, with the database on the other side of a proxy."""
@@ -98,7 +99,7 @@ class Ranch:
 
     def call_until_answered(self, method: str, path: str, *, within_s: float = 20.0) -> int:
         """The status once it is no 502 any more."""
-        deadline = time.monotonic() + within_s
+        deadline = time.monotonic() + within_s + PATIENCE_S
         while (status := self.call(method, path).status_code) == 502:
             assert time.monotonic() < deadline
             time.sleep(0.2)
@@ -134,9 +135,9 @@ class Ranch:
         status: str = response.json()["status"]
         return status
 
-    def eventually(self, intern_id: str, *statuses: str, within_s: float = PATIENCE_S) -> str:
+    def eventually(self, intern_id: str, *statuses: str, within_s: float = SETTLED_S) -> str:
         """The first of these statuses that the intern is seen in."""
-        deadline = time.monotonic() + within_s
+        deadline = time.monotonic() + within_s + PATIENCE_S
         while (status := self.status(intern_id)) not in statuses:
             self.look_after()
             if time.monotonic() > deadline:
@@ -147,13 +148,13 @@ class Ranch:
             time.sleep(0.05)
         return status
 
-    def wait_until_settled(self, intern_id: str, *, within_s: float = PATIENCE_S) -> str:
+    def wait_until_settled(self, intern_id: str, *, within_s: float = SETTLED_S) -> str:
         return self.eventually(intern_id, "", *SETTLED, within_s=within_s)
 
-    def remove(self, intern_id: str, *, within_s: float = PATIENCE_S) -> None:
+    def remove(self, intern_id: str, *, within_s: float = SETTLED_S) -> None:
         """Have it deleted, again where the operation was lost. That each is lost in the end is no
         success: who calls this counts them."""
-        deadline = time.monotonic() + within_s
+        deadline = time.monotonic() + within_s + PATIENCE_S
         while self.wait_until_settled(intern_id, within_s=within_s):
             assert time.monotonic() < deadline, f"{intern_id} is still there"
             self.call("DELETE", f"/interns/{intern_id}")

@@ -95,7 +95,7 @@ class GatewayServer:
         """One HTTP call; `path` begins below the root. `key` becomes the Authorization header."""
         headers = {"Authorization": f"Bearer {key}"} if key else {}
         headers |= options.pop("headers", {})
-        timeout_s = options.pop("timeout", 30)
+        timeout_s = options.pop("timeout", 120)
         return requests.request(
             method, self.root_url + path, headers=headers, timeout=timeout_s, **options
         )

@@ -23,7 +23,7 @@ from gateway.server.connection import Connection, HeadTooSlow
 HEADER_S = 0.1
 REQUEST = b"GET /healthz HTTP/1.1\r\nHost: gateway\r\n\r\n"
 # Far longer than anything here takes.
-PATIENCE_S = 10
+PATIENCE_S = 60
 
 
 # Prints the scheme that gunicorn finds for peers on loopback and on a Unix socket.

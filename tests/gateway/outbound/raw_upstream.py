@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable
 from typing import Self
 
-PATIENCE_S = 20.0
+PATIENCE_S = 120.0
 
 
 class Peer:

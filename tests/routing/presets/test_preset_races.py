@@ -19,7 +19,7 @@ from routing.presets.services import PresetConflict, save_version
 
 pytestmark = [pytest.mark.django_db(transaction=True)]
 CONTENT = PresetContent({"temperature": 0.5}, "")
-WRITERS, ROUNDS, PATIENCE_S = 6, 10, 30.0
+WRITERS, ROUNDS, PATIENCE_S = 6, 10, 120.0
 
 
 @pytest.fixture
