@@ -184,6 +184,7 @@ class InferenceViewSet(LeanViewSet):
             progress.loop.ask_model = ask_model
         headers = {"X-Generation-Id": progress.context.generation_id}
         taken = progress.limits_taken
+        has_told_limits = taken is not None or bool(progress.context.caller.rate_rules)
         if (wish := progress.context.cache_options) or progress.context.shares_answer:
             self.reuse = start_reuse(progress, wish, self.body)
         reuse = self.reuse
@@ -195,8 +196,10 @@ class InferenceViewSet(LeanViewSet):
         if not progress.context.chat.stream:
             progress.client = request.META.get("gunicorn.socket")
             content = serve_answer(progress)
-            headers |= build_limit_headers(progress, taken, now_s=time.time())
-            headers |= describe_stay(progress)
+            if has_told_limits:
+                headers |= build_limit_headers(progress, taken, now_s=time.time())
+            if progress.queue_stay is not None:
+                headers |= describe_stay(progress)
             if (check := progress.schema_check) is not None:
                 headers["X-Router-Schema"] = check.result
             if reuse is not None:

@@ -2,7 +2,7 @@
 workspace that name its model or provider. An endpoint without room is passed over."""
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from gateway.http.errors import GatewayError, InvalidRequest, RateLimited
@@ -212,8 +212,6 @@ def settle_attempts(progress: RequestProgress, usage: Usage) -> None:
     """Correct what attempts reserved to what each used, and end their places. Other legs are
     settled."""
     attempts = progress.attempts
-    if not any(each.limits for each in attempts):
-        return
     note_tokens(progress, usage)
     for attempt in attempts:
         # Later turns of a loop go on with what an earlier one took at their endpoint.
@@ -241,7 +239,7 @@ def settle_attempt(attempt: Attempt, tokens: int, *, credential_tokens: int | No
                 tokens,
                 credential_tokens,
                 calls=attempt.calls_sent,
-                weigh=lambda scope, used: used * limits.weights.get(scope, 1),
+                weights=limits.weights,
             )
 
 
@@ -265,10 +263,12 @@ def correct_windows(
     credential_tokens: int | None = None,
     *,
     calls: int = 1,
-    weigh: Callable[[str, int], int] = lambda scope, used: used,
+    weights: Mapping[str, int] = {},
+    weighed: Mapping[str, int] = {},
 ) -> None:
     """Correct what was reserved to the tokens that were used, in all and with one credential, and
-    to the calls that were sent. `weigh` says as how much that counts in a scope."""
+    to the calls that were sent. By scope `weights` say as how much each of them counts, `weighed`
+    what was used in all."""
     if credential_tokens is None:
         credential_tokens = tokens
     amounts = []
@@ -278,7 +278,9 @@ def correct_windows(
             used = credential_tokens if each.scope.startswith(_OF_CREDENTIAL) else tokens
         elif each.scope.startswith(_COUNTS_CALLS):
             used = calls
-        amounts.append(weigh(each.scope, used) - each.cost)
+        if weights or weighed:
+            used = weighed.get(each.scope, used * weights.get(each.scope, 1))
+        amounts.append(used - each.cost)
     rate_limiter().add(taken, amounts)
 
 

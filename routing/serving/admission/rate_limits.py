@@ -86,10 +86,9 @@ def settle(progress: RequestProgress, usage: Usage) -> None:
     taken, progress.limits_taken = progress.limits_taken, None
     if taken is not None:
         weighed = _weigh_used(progress, usage) if progress.allowance.weights else {}
-        correct_windows(
-            taken, usage.total_tokens, weigh=lambda scope, used: weighed.get(scope, used)
-        )
-    settle_attempts(progress, usage)
+        correct_windows(taken, usage.total_tokens, weighed=weighed)
+    if any(each.limits for each in progress.attempts):
+        settle_attempts(progress, usage)
     if progress.places:
         end_places(progress)
 
@@ -108,7 +107,8 @@ def end_places(progress: RequestProgress) -> None:
     places, progress.places = progress.places, None
     if places:
         concurrency_limiter().give_back(places)
-    end_attempt_places(progress)
+    if any(each.limits for each in progress.attempts):
+        end_attempt_places(progress)
 
 
 def _list_limits(progress: RequestProgress, allowance: Allowance) -> list[Limit]:

@@ -154,7 +154,7 @@ class Attempts:
             if self._key is None:
                 self._unopened = True
                 return None
-        taken: LimitsTaken | ChosenCredential | Full | AllParked | None
+        taken: LimitsTaken | ChosenCredential | Full | AllParked | None = None
         if own is None and endpoint.provider.credentials:
             taken = take_credential(
                 progress,
@@ -164,7 +164,7 @@ class Attempts:
                 is_last_resort=is_last_resort,
                 in_turn=self._waits_in_turn(),
             )
-        else:
+        elif endpoint.rate_rules or progress.context.caller.rate_rules:
             taken = take_for_endpoint(progress, endpoint, in_turn=self._waits_in_turn())
         if isinstance(taken, Full | AllParked):
             self._pass_over(endpoint, taken)

@@ -232,7 +232,7 @@ def write_trace(
         trace["guards"] = progress.guard_checks
     if progress.schema_check is not None:
         trace["schema"] = progress.schema_check.describe()
-    if (classified := _find_classified(progress)) is not None:
+    if progress.stages and (classified := _find_classified(progress)) is not None:
         trace["classifier"] = classified
     if filtered := [stage for stage in progress.stages if stage["type"] == "guardrail"]:
         trace["guardrails"] = [
@@ -270,7 +270,7 @@ def _build_detail(progress: RequestProgress, last: Attempt | None, outcome: Outc
         **dict(zip(PRICED_COUNTS, _priced_counts(outcome.usage), strict=True)),
         **_collect_history_facts(progress, last, outcome),
         "decisions": progress.decisions_record,
-        "classifier": _find_classified(progress),
+        "classifier": _find_classified(progress) if progress.stages else None,
         "region": last.endpoint.region if last else "global",
         "pricing": dict(last.endpoint.pricing or {}) if last else None,
         "byok": {"id": own.id, "label": own.label} if own is not None else None,
