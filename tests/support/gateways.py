@@ -6,7 +6,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Self
 
-from tests.support.bed import Bed
+from tests.support.bed import PROJECT, Bed
 from tests.support.server import GatewayServer
 
 
@@ -57,16 +57,22 @@ class StartGateway:
         return one, self(database_url=one.env["DATABASE_URL"], **(options | own))
 
     def build(
-        self, *, worker: bool = False, database_url: str = "", redis_url: str = "", **env: str
+        self,
+        *,
+        worker: bool = False,
+        database_url: str = "",
+        redis_url: str = "",
+        project: Path = PROJECT,
+        **env: str,
     ) -> GatewayServer:
-        """The same, not started yet."""
+        """The same, not started yet; `project` is the checkout that it runs."""
         home = self._folder / f"gateway-{len(self._servers)}"
         home.mkdir()
         redis = "" if redis_url == "none" else redis_url or self._bed.redis_url
         base = self._bed.environment(
             home=home, database_url=database_url or self._new_database(), redis_url=redis
         )
-        server = GatewayServer(env=base | env, folder=home, worker=worker)
+        server = GatewayServer(env=base | env, folder=home, worker=worker, project=project)
         self._servers.append(server)
         return server
 

@@ -33,12 +33,14 @@ class Outcome:
         return value
 
 
-def manage_process(env: dict[str, str], *arguments: str, timeout_s: float = 300) -> Outcome:
+def manage_process(
+    env: dict[str, str], *arguments: str, timeout_s: float = 300, project: Path = PROJECT
+) -> Outcome:
     """The command as a process of its own, as an operator would run it."""
     command = [sys.executable, "manage.py", *arguments]
     done = subprocess.run(
         command,
-        cwd=PROJECT,
+        cwd=project,
         env=env,
         capture_output=True,
         text=True,
@@ -51,11 +53,11 @@ def manage_process(env: dict[str, str], *arguments: str, timeout_s: float = 300)
 class ManageHost:
     """One process that runs command after command under `env`: milliseconds instead of a second."""
 
-    def __init__(self, env: dict[str, str]) -> None:
+    def __init__(self, env: dict[str, str], project: Path = PROJECT) -> None:
         self._lock = Lock()
         self._process = subprocess.Popen(
             [sys.executable, "-m", "tests.support.manage"],
-            cwd=PROJECT,
+            cwd=project,
             env=env,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,

@@ -24,10 +24,19 @@ class GatewayServer:
     """Listens on a socket this process opened, so a restart keeps its address.
 
     `env` is the whole environment of the server and its commands; `folder` takes the logs.
+    `project` is the checkout that the next process runs.
     """
 
-    def __init__(self, *, env: Mapping[str, str], folder: Path, worker: bool = False) -> None:
+    def __init__(
+        self,
+        *,
+        env: Mapping[str, str],
+        folder: Path,
+        worker: bool = False,
+        project: Path = PROJECT,
+    ) -> None:
         self.folder = folder
+        self.project = project
         self._listener = socket.create_server(("127.0.0.1", 0), backlog=512)
         port = self._listener.getsockname()[1]
         self.root_url = f"http://127.0.0.1:{port}"
@@ -51,7 +60,7 @@ class GatewayServer:
             [_BIN / "gunicorn", "-c", "gateway/gunicorn.conf.py"],
             log=self.folder / "web.log",
             env={**self.env, "GATEWAY_BIND": f"fd://{bind}"},
-            cwd=PROJECT,
+            cwd=self.project,
             pass_fds=[bind],
         )
         if self._has_worker:
@@ -64,7 +73,7 @@ class GatewayServer:
             [_BIN / "celery", "--quiet", "-A", "gateway", "worker", *options],
             log=self.folder / "worker.log",
             env=self.env,
-            cwd=PROJECT,
+            cwd=self.project,
         )
 
     def wait_ready(self, *, expected: frozenset[int] | set[int] = frozenset({200})) -> None:
@@ -114,7 +123,7 @@ class GatewayServer:
     def run_command(self, *arguments: str) -> Outcome:
         """A manage.py command under the server's environment."""
         if self._commands is None:
-            self._commands = ManageHost(dict(self.env))
+            self._commands = ManageHost(dict(self.env), self.project)
         return self._commands.run(*arguments)
 
     def manage(self, *arguments: str) -> dict[str, Any]:
