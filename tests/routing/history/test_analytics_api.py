@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
-from accounts.models import Workspace
-from accounts.services.organization import open_account
+from accounts.models import Membership, Workspace
+from accounts.services.keys import create_key
+from accounts.services.organization import admit_member, open_account
 from gateway.end_users import hash_user
 from routing.history import analytics
 from routing.history.metrics import DIMENSIONS, METRICS
@@ -147,6 +148,8 @@ FILTERS: list[tuple[str, str, Any, dict[str, bool], int]] = [
     ("external_user", "eq", "alice", {}, 6),
     ("external_user", "neq", "alice", {"include_unset": True}, 6),
     ("generation_id", "in", ["gen-1", "gen-2", "gen-x"], {}, 2),
+    ("status", "eq", 599, {}, 0),
+    ("status", "gte", "100", {}, 12),
     ("country", "eq", "DE", {}, 0),
     ("country", "eq", "DE", {"include_unset": True}, 12),
     ("finish_reason", "eq", "stop", {}, 12),
@@ -202,11 +205,13 @@ def test_filters_by_ids(boss: Manager, mine: Office, facts: list[Fact]) -> None:
 
 
 ID = "value: Invalid input: expected the number or the hash"
+STATUS = "value: Invalid input: expected an HTTP status"
 
 
 NAMELESS: list[tuple[str, str, Any, str]] = [
     ("api_key_id", "eq", "mine", ID),
     ("api_key_id", "eq", 1.5, ID),
+    *[("status", "eq", status, STATUS) for status in (99, 600, "ok", "20")],
     ("workspace", "eq", "mine", "value: Invalid UUID"),
     ("workspace", "gt", "mine", 'operator: Invalid option: expected one of "eq"|"neq"'),
     ("model", "eq", 5, "value: Invalid input: expected string, received number"),
@@ -328,6 +333,8 @@ def test_activity_filters(boss: Manager, mine: Office, facts: list[Fact]) -> Non
 def test_activity_refusals(boss: Manager) -> None:
     today = datetime.now(UTC).date()
     theirs = Workspace.objects.get(account=open_account(name="theirs"))
+    stranger = admit_member(account=theirs.account, username="x", role=Membership.Role.MEMBER)
+    create_key(account=theirs.account, name="k", workspace=theirs, creator=stranger)
     completed = "date: Invalid input: expected one of the last 30 completed UTC days"
     for query, text in [
         *[(f"date={day}", completed) for day in ("1999-01-01", today, today - timedelta(days=31))],
@@ -338,5 +345,6 @@ def test_activity_refusals(boss: Manager) -> None:
         ("group_by=model", 'group_by: Invalid option: expected one of "workspace"'),
     ]:
         assert boss.expect_refusal(400, "GET", f"/activity?{query}").startswith(text)
-    for query in (f"workspace_id={theirs.pk}", "user_id=user_of_nobody"):
+    unknown = ("user_of_nobody", stranger.public_id)
+    for query in (f"workspace_id={theirs.pk}", *(f"user_id={user}" for user in unknown)):
         assert boss.expect_refusal(404, "GET", f"/activity?{query}") == "Resource not found"

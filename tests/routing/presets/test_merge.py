@@ -221,6 +221,11 @@ def test_a_top_k_that_messages_have_no_word_for_stands_beside() -> None:
         )
 
 
+def test_messages_stop_at_a_list() -> None:
+    for stop in ("END", ["END"]):
+        assert merge_under("messages", {"stop": stop}).body["stop_sequences"] == ["END"]
+
+
 DECIDED: list[tuple[dict[str, Any], dict[str, Any], dict[str, Any], list[str]]] = [
     # The preset, the request, who is asked, and which models after it.
     ({"model": "a/b"}, {}, {"model": "a/b"}, []),

@@ -12,6 +12,7 @@ from routing.presets.tools import (
     convert_tools,
     forbids_parallel_calls,
     merge_tools,
+    text_format,
     tool_identity,
 )
 
@@ -57,6 +58,14 @@ def test_what_a_provider_only_describes_is_left_out_elsewhere() -> None:
 
     assert convert_tools("chat", tools) == ([chat("f")], [])
     assert convert_tools("messages", tools) == (tools, [])
+
+
+def test_formats_of_text_as_responses_write_them() -> None:
+    named = {"name": "n", "schema": {"type": "object"}, "strict": None}
+    schema = text_format({"type": "json_schema", "json_schema": named})
+    assert schema == {"type": "json_schema", "name": "n", "schema": {"type": "object"}}
+    assert text_format({"type": "json_object"}) == {"type": "json_object"}
+    assert text_format({"type": "grammar", "grammar": "x"}) is None
 
 
 def test_the_shorthand_of_search_in_messages() -> None:

@@ -153,7 +153,12 @@ def test_the_step_that_leaves_nothing_is_named(entry: dict[str, Any], step: str)
 def test_nothing_said_is_no_guard() -> None:
     assert combine_guardrails([]) is None
     assert combine_guardrails([GuardrailEntry(scope="key")]) is None
-    assert build_policy(None, resolution=Resolution((), "direct")) is NO_POLICY
+    direct = Resolution((), "direct")
+    assert build_policy(None, resolution=direct) is NO_POLICY
+    guard = combine_guardrails([GuardrailEntry(scope="key", **NOT_ALPHA)])
+    assert guard is not None
+    guarded = build_policy(None, resolution=direct, guarded=guard.rules)
+    assert guarded == apply_guardrails(NO_POLICY, guard.rules) != NO_POLICY
 
 
 def trace_under(choice: GuardrailChoice) -> tuple[Policy, Any]:
