@@ -72,8 +72,8 @@ def guard_lookup(
 
     A credential that is `trusted`, because it was good the last time, is looked up in any case; so
     is one that `proves_itself`, which is asked past the limit only. Each of the `failures` counts,
-    and becomes a 429 past the limit: of a crowd that comes at once some may be looked up for
-    nothing, but no good key is refused for being one of many. Raises `RateLimited`.
+    and becomes a 429 past the limit. Of a crowd that comes at once some may be looked up for
+    nothing; no good key is refused for being one of many. Raises `RateLimited`.
     """
     if not limit.most:
         return look()

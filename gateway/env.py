@@ -1,7 +1,7 @@
 """Typed readers for settings that come from the environment.
 
-Each reader takes the variable's name and a default, and raises `SettingError` naming the variable
-when its value is odd, so that nothing starts on a misunderstanding. pydantic-settings would read as
+Each reader takes the variable's name and a default. It raises `SettingError` with that name when
+the value is odd, so that nothing starts on a misunderstanding. pydantic-settings would read as
 much, but the type of `settings.NAME` is only known to mypy where a module assigns that name.
 """
 

@@ -10,7 +10,6 @@ from typing import Any
 
 from gateway.env import SettingError
 from gateway.environment.accounts import *
-from gateway.environment.destinations import *
 from gateway.environment.exports import *
 from gateway.environment.exports import build_s3_storage
 from gateway.environment.inference import *

@@ -1,10 +1,9 @@
 """The hint store: a Redis or Valkey that may be gone, frozen, slow or empty at any moment.
 
-Everything in it is a hint, so nobody waits for it beyond REDIS_TIMEOUT, nothing that it does
-becomes an error, and while it does not answer, or only slowly, nobody asks it but who looks whether
-it is back.
-Connections belong to the event loop they were opened on: operators' pages, which run in threads of
-their own, must not come here.
+Everything in it is a hint, so nobody waits for it beyond REDIS_TIMEOUT, and nothing that it does
+becomes an error. While it is slow or silent, only who looks whether it is back asks it. Connections
+belong to the event loop they were opened on: operators' pages, which run in threads of their own,
+must not come here.
 """
 
 import hashlib

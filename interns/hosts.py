@@ -171,10 +171,10 @@ class HostState:
 def choose_host(hosts: Iterable[HostState], *, needed_bytes: int) -> str | None:
     """The machine's name; None where there is none.
 
-    One with room comes before one without, then the one that has the disk, then the one with the
-    fewest interns of the account, so that a machine that dies takes few of them, then the one with
-    the most free memory. Where none has room the intern boots all the same: memory is a bound of
-    each of its processes, and few use it up.
+    One with room comes first, then the one that has the disk, then the one with the fewest interns
+    of the account, then the one with the most free memory. So a machine that dies takes few of an
+    account. Where none has room the intern boots all the same: memory is a bound of each of its
+    processes, and few use it up.
     """
 
     def rank(host: HostState) -> tuple[bool, bool, int, int, str]:

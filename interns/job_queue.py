@@ -1,7 +1,7 @@
 """Telling the workers, in a bounded time. A message only says which row to look at.
 
-A broker that is frozen holds a publisher for half a minute and more, so it is waited for beside:
-what comes of a publish that was given up is a message that finds nothing to do.
+A broker that is frozen holds a publisher for half a minute and more, so a thread beside waits for
+it. A publish that was given up may still arrive: its message finds nothing to do.
 """
 
 import logging

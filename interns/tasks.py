@@ -121,8 +121,8 @@ def publish_waiting() -> int:
 
 
 class RepublishWaiting(bootsteps.StartStopStep):
-    """A worker that comes, or comes back, asks to be told of all that waits: a broker that was gone
-    has lost it, or keeps for an hour what the worker had taken and not begun."""
+    """A worker that comes, or comes back, asks for all that waits. A broker that was gone has lost
+    it, or keeps for an hour what the worker had taken and not begun."""
 
     requires = ("celery.worker.consumer.tasks:Tasks",)
 

@@ -1,10 +1,10 @@
 """What issuers publish of themselves, and the keys they sign with, as this process knows them.
 
-Keys and the discovery document are asked for once they are older than `_FRESH_S`, by one request
-while others go on with those of before; and at once where a token names a key that is not among
-them, but not more often than `_ASKS_MAX` times in `_ASK_AGAIN_S`, or once where the issuer does not
-answer. Then the keys of before stay good for `_KEPT_S`. Without any the same refusal stands until
-it is asked again, so that nobody without a credential makes others wait for it one after the other.
+Keys and the discovery document older than `_FRESH_S` are asked for again, by one request; others go
+on with the former ones. A token that names an unknown key has them asked for at once. That happens
+at most `_ASKS_MAX` times in `_ASK_AGAIN_S`, or once where the issuer does not answer. Then the keys
+of before stay good for `_KEPT_S`. Without any the same refusal stands until it is asked again, so
+that nobody without a credential makes others wait for it one after the other.
 """
 
 import json

@@ -1,8 +1,8 @@
 """What keys and budgets have spent at a moment, also where no counter says it yet.
 
-A counter that is missing, or has no limit on it, may lack what was spent while its budget was being
-set: the ledger writer makes it anew when it next meets it (`routing/ledger`). Until then the sum
-comes from the ledger's entries. One statement reads everything, so as of one moment.
+A counter that is missing, or has no limit, may lack what was spent while its budget was being set.
+The ledger writer makes it anew when it next meets it (`routing/ledger`). Until then the sum comes
+from the ledger's entries. One statement reads everything, so as of one moment.
 """
 
 from collections.abc import Mapping, Sequence

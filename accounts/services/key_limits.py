@@ -34,10 +34,10 @@ def set_counter_limits(*, key: ApiKey, at: datetime, moved: bool) -> KeyUsage:
     """Put the key's limit on the counters of its window, and on no other; what the key spent by
     then. `moved` says that it stands on another window than before, or on one at all.
 
-    Requests under way count against it from the commit on, as every later one does: while there are
-    any, the ledger writer puts a limit on where there was none, and lets them hold on it. The
-    account's row is locked by now, as the ledger writer does, so that no hold is being placed
-    against these counters meanwhile.
+    Requests under way count against it from the commit on, as later ones do. While there are any,
+    the ledger writer puts a limit on where there was none, and lets them hold on it. The account's
+    row is locked by now, as the ledger writer does, so that no hold is being placed against these
+    counters meanwhile.
     """
     reader = build_django_reader()
     starts = find_window_starts(at)

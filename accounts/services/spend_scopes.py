@@ -59,9 +59,9 @@ def outdate_limits(account_id: UUID) -> None:
     """Lock the account's row; from the commit on, no hold is placed or raised by who knows older
     limits.
 
-    That is all a budget that is new or changed asks for: the ledger writer makes its counter, or
-    puts it right, when it next meets it with its new limit, and lets requests under way hold on it.
-    Call it in the transaction of the change, and before other rows are locked.
+    A new or changed budget asks for no more than that. The ledger writer makes or mends its counter
+    when it next meets the new limit, and lets requests under way hold on it. Call it in the
+    transaction of the change, and before other rows are locked.
     """
     assert transaction.get_connection().in_atomic_block, "limits change with what they are of"
     Account.objects.filter(pk=account_id).update(limits_version=F("limits_version") + 1)

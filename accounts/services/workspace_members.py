@@ -129,8 +129,8 @@ def remove_members(*, account_id: UUID, reference: str, by: Actor, user_ids: Seq
 
 
 def change_role(*, account_id: UUID, reference: str, user_id: str, role: str, by: Actor) -> None:
-    """Make a member an admin of a workspace beside the default one, a plain member, or a viewer,
-    whose keys there are disabled, as far as no group of a directory says more. Raises `NotFound`.
+    """Make a member an admin, a plain member or a viewer of a workspace other than the default one.
+    A viewer's keys there are disabled. A group of a directory may say more. Raises `NotFound`.
     """
     with transaction.atomic():
         workspace = find_workspace(account_id, reference, lock=True)

@@ -105,8 +105,8 @@ class Replay:
 def replay_yesterday(
     guardrail: Guardrail, scope: Scope, now: datetime, *, reads_texts: bool, routes: bool = False
 ) -> Replay:
-    """The last 24 full hours and the one that goes on, as far as the person leads what it governs;
-    a new one, which governs nobody yet, is tried on all of its workspace. Prompts are looked at for
+    """The last 24 full hours and the one that goes on, as far as the person leads what it governs.
+    A new one governs nobody yet, and is tried on all of its workspace. Prompts are looked at for
     who may read them: how many of them match a filter tells what stands in them."""
     start = hour_of(now) - DAY
     replay = Replay()

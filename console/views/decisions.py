@@ -202,8 +202,8 @@ def _find_temperature(model: str) -> float | None:
 
 
 class DiagramBar(NamedTuple):
-    """A tenth of the answers by how sure they were, in a square of 100: where the bar stands and
-    ends, where the line of how sure they were is, and what it says."""
+    """A tenth of the answers by how sure they were, in a square of 100. It has the bar's place and
+    end, the height of the line of how sure they were, and the text."""
 
     x: float
     y: float

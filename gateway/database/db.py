@@ -1,10 +1,9 @@
 """Where queries run, so that none of them holds the event loop or a connection for long.
 
-In a gevent web process SQLite would block every stream of its worker (it waits inside C, where no
-greenlet switch happens), so its work goes to native threads: one lane each for hot-path reads and
-for operators' pages, and the ledger writer has its own. PostgreSQL waits cooperatively; there the
-connection goes back to the pool as soon as the work is done, and a database that fell silent is
-given up. Elsewhere work runs in place.
+In a gevent web process SQLite would block every stream: it waits inside C, where no greenlet switch
+happens. So its work goes to native threads, a lane each for hot-path reads, operators' pages and
+the ledger writer. PostgreSQL waits cooperatively; there the connection goes back to the pool as
+soon as the work is done, and a database that fell silent is given up. Elsewhere work runs in place.
 """
 
 import threading

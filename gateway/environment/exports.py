@@ -1,4 +1,5 @@
-"""Usage as files that the schedule writes, and files in S3 buckets as Django describes them."""
+"""What leaves: usage as files that the schedule writes, reports of generations to destinations, and
+files in S3 buckets as Django describes them."""
 
 from importlib.util import find_spec
 from typing import Any, Final
@@ -37,6 +38,23 @@ USAGE_EXPORT_STORE = setting(
 )
 USAGE_EXPORT_ENDPOINT = setting(
     "USAGE_EXPORT_ENDPOINT", "base URL of another S3 server than Amazon's", env.base_url
+)
+setting = Section("Destinations")
+DESTINATION_PRIVATE_HOSTS = setting(
+    "DESTINATION_PRIVATE_HOSTS",
+    "hosts of your own network that destinations may name, with commas between",
+    env.host_names,
+)
+DESTINATION_TIMEOUT = setting(
+    "DESTINATION_TIMEOUT", "how long one delivery to a destination may take", env.seconds, 10
+)
+DESTINATION_CONTENT_CHARS = setting(
+    "DESTINATION_CONTENT_CHARS",
+    "about how many characters of each generation's prompt and answer are sent; the rest is cut",
+    env.integer,
+    65_536,
+    minimum=1024,
+    maximum=1_048_576,
 )
 
 

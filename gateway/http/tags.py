@@ -1,7 +1,7 @@
 """Tags of a request: names and values that its caller gives, to see later what spent what.
 
-They come from what the caller's identity says, from the header `X-Tags`, from `metadata`, and from
-what `trace` has beside its own keys; of a name that is given twice the first of these counts.
+They come from the caller's identity, from the header `X-Tags`, from `metadata`, and from what
+`trace` has beside its own keys. Where a name is given twice, the first of these counts.
 """
 
 from collections.abc import Iterator, Mapping

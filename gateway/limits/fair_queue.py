@@ -1,8 +1,8 @@
 """The queue in front of what has no place free: who waits, and whose turn it is.
 
-Accounts are served in turn, and within each its workspaces, each as often as its weight says: one
-that sends ten times as much waits ten times as long, and others do not. It is one process's own.
-The places themselves are counted over all processes (`gateway.limits.concurrency`).
+Accounts are served in turn, and within each its workspaces, each as often as its weight says. One
+that sends ten times as much waits ten times as long; others do not. It is one process's own. The
+places themselves are counted over all processes (`gateway.limits.concurrency`).
 """
 
 import itertools

@@ -56,9 +56,9 @@ class Resolver:
     """Looks each name up once at a time, within a limit that the system's resolver does not offer,
     and keeps good answers for 10 s.
 
-    A look-up runs in a thread of its own (a greenlet under gevent), so that a caller can leave
-    when its time is up; callers who ask for the same dead name meanwhile share that one thread.
-    Callers of other threads have their own: a greenlet that everybody left runs no further there.
+    A look-up runs in a thread of its own (a greenlet under gevent), so that a caller can leave when
+    its time is up. Callers who ask for the same dead name share that thread. Callers of other
+    threads have their own: a greenlet that everybody left runs no further there.
     """
 
     def __init__(self, clock: Callable[[], float]) -> None:

@@ -1,8 +1,8 @@
 """The WSGI handler: Django's own, with a straight way in for the API.
 
-Middleware, URL resolution and the signals round a request cost a tenth of what an inference request
-costs in all, and none of it does anything for an API path without parameters: the middleware is for
-pages, and a `LeanViewSet` answers every failure itself.
+Middleware, URL resolution and the signals round a request cost a tenth of an inference request. For
+an API path without parameters they do nothing: the middleware is for pages, and a `LeanViewSet`
+answers every failure itself.
 """
 
 import re

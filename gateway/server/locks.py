@@ -1,9 +1,9 @@
 """Locks that lanes' threads share with gevent's loop.
 
 A patched lock that two threads want may never wake the second. Nobody yields to another greenlet
-while holding one of these, so they can be the system's own: that of the Locals in which Django
-keeps the zone, language and URLs of a request, and those of `logging`. None of these is public, so
-the stubs know none.
+while holding one of these, so they can be the system's own. They guard the Locals with a request's
+zone, language and URLs in Django, and the handlers of `logging`. None of these is public, so the
+stubs know none.
 """
 
 import logging

@@ -1,5 +1,5 @@
-"""What the agent can do: its workspace, commands in the sandbox (each a process group of its own,
-killed whole when the time is up or the disk is full), the guarded door, its person."""
+"""What the agent can do: its workspace, commands in the sandbox, the guarded door, its person. Each
+command is a process group, killed whole when the time is up or the disk is full."""
 
 import asyncio
 import json

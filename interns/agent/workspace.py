@@ -1,9 +1,8 @@
 """The workspace, a folder whose paths never lead out of it, and how full its disk is.
 
-Each part of a path is opened beneath the one before without following symbolic links, so that
-neither `..`, nor a link, nor one that is swapped in at the last moment reaches anything else.
-Nothing keeps a process from filling a shared disk, so its use is checked before a write and while a
-command runs.
+Each part of a path is opened beneath the one before, and no symbolic link is followed. So neither
+`..` nor a link reaches anything else, even one swapped in at the last moment. Nothing keeps a
+process from filling a shared disk, so its use is checked before a write and while a command runs.
 """
 
 import asyncio

@@ -1,6 +1,6 @@
-"""Archives of interns' disks: made at teardown and read back before anything is removed, made of
-interns that stopped so that another machine can boot them, added by operators, and deleted after
-`INTERN_ARCHIVE_DAYS`."""
+"""Archives of interns' disks. A teardown makes one and reads it back before anything is removed; a
+stop makes one so that another machine can boot the intern. Operators add some. They are deleted
+after `INTERN_ARCHIVE_DAYS`."""
 
 import fcntl
 import logging

@@ -1,8 +1,8 @@
 """Hosts of interns: `<hostname>/` is a runtime's public page, for who may see the intern.
 
-What a runtime answers is not ours, so no browser takes it for a page: without a key in the request
-there is only our own page, which is the same for every name below the domain and tells nothing of
-any intern. It asks for a key, and shows with it what the runtime says and a chat.
+What a runtime answers is not ours, so no browser may take it for a page. Without a key there is
+only our own page, which is the same for every name and tells nothing of any intern. It asks for a
+key, and shows with it what the runtime says and a chat.
 """
 
 import time

@@ -1,6 +1,6 @@
 """Reads one file as text, in a process of its own: `python -I pdf_reader.py LIMITS`.
 
-Two frames come on standard input, what the file is and its content, encoded or not; two go out,
+Two frames come on standard input: what the file is, and its content, encoded or not. Two go out:
 what is known of it or why it cannot be read, and its text in UTF-8. A file that takes too much of
 anything ends the process.
 """

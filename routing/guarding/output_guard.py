@@ -180,9 +180,9 @@ class OutputGuard:
 
     def release(self, data: bytes, start: int, end: int) -> tuple[str, int]:
         """Of a text that is still coming: what may be read of `data[start:end]`, and how far that
-        goes, which is less where a match reaches over the end, or what only looks like one: the
-        next is searched behind it, as in a whole text. What stands before is its context.
-        Where a match keeps the answer back, `withheld` is set and nothing may be read."""
+        goes. It ends earlier where a match, or what looks like one, reaches over the end. The next
+        is searched behind it, as in a whole text. What stands before is its context. Where a match
+        keeps the answer back, `withheld` is set and nothing may be read."""
         spans = self._search(data, partial(self._find_spans, data, start))
         moved = True
         while moved:

@@ -1,8 +1,8 @@
 """Finding matches in long texts, within bounds of time and memory.
 
 RE2's time is linear in the text, but a pattern may cost a step for each of its instructions at
-every byte. So a text is looked at in windows that cost no more than a bounded number of steps each,
-which overlap; a match longer than the overlap may be cut where two windows meet.
+every byte. So a text is looked at in overlapping windows, each of a bounded number of steps. A
+match longer than the overlap may be cut where two windows meet.
 """
 
 import time

@@ -155,8 +155,8 @@ class GenerationFact(models.Model):
 
 
 class UsageSpread(models.Model):
-    """How one figure (`measure`) spreads over the generations of a day that have the columns of a
-    cut in common: those in one bucket, and every value of them, a list in no order.
+    """How one figure (`measure`) spreads over the generations of a day that share the columns of a
+    cut. A row is one bucket, with every value in it in no order.
 
     `cut` is a place in `routing.history.columns.CUTS`. `line_id` is some line with these columns;
     the line's others say nothing here. `bucket` is what `routing.history.columns.bucket` says.

@@ -1,9 +1,9 @@
 """Applying a batch of orders: all of them as one transaction, else one by one.
 
 Nearly every batch fits as one. Sums per account and per set of counters replace the single orders,
-and on PostgreSQL one pipeline carries the statements. Where a row count is not the expected one (a
-hold does not fit beside the others, was swept, or counts against a limit that is new), nothing may
-stand: the transaction is rolled back, and `apply_one_by_one` decides each order on its own.
+and on PostgreSQL one pipeline carries the statements. Where a row count is not the expected one,
+the transaction is rolled back, and `apply_one_by_one` decides each order on its own. A hold may not
+fit beside the others, was swept, or counts against a new limit.
 """
 
 from collections.abc import Callable, Sequence

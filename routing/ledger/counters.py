@@ -1,9 +1,9 @@
 """Which spend counters a payer counts against, by id.
 
 A key has one counter per window, a budget one in its own. They are made when a window is first
-spent in: a key's with the limit its row has at that moment, a budget's with the limit the payer
-knows and with what the books say was spent already. The ids are remembered once their transaction
-is committed, for as long as the payer's limits are those of the account.
+spent in. A key's begins with the limit of its row, a budget's with the limit that the payer knows
+and what the books say was spent. The ids are remembered once their transaction is committed, for as
+long as the payer's limits are those of the account.
 """
 
 from collections import OrderedDict

@@ -77,7 +77,7 @@ class CredentialSpending(NamedTuple):
 class SettleOrder(NamedTuple):
     """Charge a finished request and write its record. `record` maps Generation columns to values
     (without id, account, workspace and key); `charge_nano` is in it under that name. `byok_nano` is
-    the list price of an answer that a credential of the caller's own paid for: then the charge is
+    the list price of an answer that a credential of the caller's own paid for. Then the charge is
     the fee, but for `shared_nano` of it where the gateway's were used as well. `held_nano` and
     `held_byok_nano` are what the hold is believed to be, the first None where nobody can tell.
     `credential_spend` is of credentials of the gateway's own, where a provider has several."""

@@ -40,8 +40,8 @@ class FailedRequest(models.Model):
 
 
 class FailedRequestCount(models.Model):
-    """So many failed requests within a minute that no row of their own was written for: those
-    beyond what a key or address has on record each second, and all of keys that nobody knows.
+    """So many failed requests within a minute for which no row was written. They are those beyond
+    what a key or address may have on record each second, and all of unknown keys.
 
     `key` is the MD5 of what they have in common, by which the row is found. `account_id` and
     `api_key_id` are null where nobody knows the key; then `address` and `key_prefix` say from

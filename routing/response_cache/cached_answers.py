@@ -1,5 +1,5 @@
-"""Answers that others may have: what is kept of one and under which name; where cached ones are (in
-the hint store, or this process where there is none), and those on their way in this process.
+"""Answers that others may have: what is stored of one and under which name, and those on their way
+in this process. They are in the hint store, or in this process where there is none.
 
 There are so many places (`ROUTER_RESPONSE_CACHE_ENTRIES`), and the name of an answer says which one
 is its own: what comes later to the same place takes it. Whatever the hint store does is a miss.

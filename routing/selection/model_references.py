@@ -1,9 +1,9 @@
 """Parsing model references, without a catalogue.
 
 `acme/small:free:nitro` is the entry `acme/small:free` with one dynamic suffix. Static variants
-(`:free`, `:extended`, `:thinking`) are entries of their own, so they stay part of the base; only
-the last words of a reference are taken for suffixes, and a word that is neither leaves a base that
-no catalogue holds.
+(`:free`, `:extended`, `:thinking`) are entries of their own, so they stay part of the base. Only
+the last words of a reference are suffixes; a word that is neither leaves a base that no catalogue
+holds.
 """
 
 from collections.abc import Callable, Iterable, Mapping

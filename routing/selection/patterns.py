@@ -1,8 +1,8 @@
 """Patterns of model names: a `*` stands for any number of any characters, case does not count.
 
 They come from callers, up to a thousand in one request, so no regular expression is made of them,
-and none is tried on its own. All of them advance together, a bit for each place in each pattern, by
-one step for every character of a name: the work depends on the lengths of names and patterns, never
+and none is tried on its own. All of them advance together, a bit for each place in each pattern,
+one step for every character of a name. The work depends on the lengths of names and patterns, never
 on their content.
 """
 

@@ -289,7 +289,7 @@ class Observer:
 
 def is_request_at_fault(failure: UpstreamFailure) -> bool:
     """Whether the endpoint did its part: it refused this request, or a time passed that was not its
-    own: what was left of the request's, or what the caller would wait for the first byte."""
+    own. That is what was left of the request's, or the caller's wait for the first byte."""
     return (
         failure.status in _REQUEST_STATUSES
         or failure.error_type in _REQUEST_ERRORS

@@ -247,7 +247,7 @@ def test_limits_are_set_changed_and_taken_away(office: Office) -> None:
     assert caller is not None
     owner = f"key:{key.pk}"
     assert caller.rate_rules == (
-        RateRule(owner, *[None] * 4, 5, None, None, None, 2, (("acme/*", 5), ("*", 2))),
+        RateRule(owner, None, None, None, None, 5, None, None, None, 2, (("acme/*", 5), ("*", 2))),
         RateRule(owner, None, None, "*", None, None, None, None, 2),
     )
     # Without limits of its own it has its workspace's.

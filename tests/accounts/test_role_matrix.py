@@ -22,7 +22,7 @@ from accounts.scopes import (
 )
 from accounts.services.keys import create_key
 from accounts.services.organization import admit_member, open_account, open_workspace
-from console.scope import _list_accounts
+from console.scope import _list_places
 from tests.console.people import make_team
 from tests.support.access_table import OF_ANY_KEY, TABLE, Row
 from tests.support.askers import PEOPLE, is_open
@@ -122,4 +122,4 @@ def test_the_admin_asks_the_same_table(monkeypatch: pytest.MonkeyPatch) -> None:
     assert open_pages(operator) == [302, 302]
     monkeypatch.setitem(rest, Role.OPERATOR, frozenset({Action.GATEWAY}))
     # The console then shows an operator no accounts but their own.
-    assert _list_accounts(operator) == ([], {})
+    assert _list_places(operator) == []

@@ -82,7 +82,7 @@ def test_providers_are_chosen_as_for_chat(desk: Desk) -> None:
 
 def test_models_of_another_kind_are_refused_at_either_door(desk: Desk) -> None:
     desk.check_refused(ask(desk, model="acme/solo"), 400, "invalid_request")
-    desk.refused(400, "invalid_request", model=MODEL)
+    desk.expect_refusal(400, "invalid_request", model=MODEL)
     error = desk.check_refused(ask(desk, ["a", ""]), 400, "invalid_request")
     assert issue_paths(error) == ["input.1"]
 

@@ -37,7 +37,6 @@ def take(farm: Farm, made: Any, kind: LeaseKind = LeaseKind.SUSPEND) -> InternLe
 
 @pytest.mark.parametrize("kind", list(LeaseKind))
 def test_of_five_deliveries_four_find_nothing_to_do(farm: Farm, kind: LeaseKind) -> None:
-    """W2."""
     if kind == LeaseKind.PROVISION:
         made, message = queue_provision(farm)
     else:
@@ -65,7 +64,7 @@ def when_it_starts(monkeypatch: pytest.MonkeyPatch, meanwhile: Callable[[], Any]
 def test_a_worker_that_comes_too_late_moves_nothing(
     farm: Farm, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """W2: it lost its lease while it lived on, and another one did the work."""
+    """It lost its lease while it lived on, and another one did the work."""
     made, message = queue_provision(farm)
 
     def another_does_it() -> None:

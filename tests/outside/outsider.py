@@ -22,7 +22,8 @@ PYTHON = str(PROJECT / ".venv" / "bin" / "python")
 class Outsider:
     """`env` is the whole environment of what is started and run; the home in it is empty at first.
 
-    At most one run is in progress: `running` begins it where there is none, `stopped` ends it.
+    At most one run is in progress: `ensure_run` begins it where there is none, and `run_and_stop`
+    ends it.
     """
 
     def __init__(self, *, as_root: bool = False, **settings: str) -> None:
@@ -61,7 +62,7 @@ class Outsider:
         return self._run, self._run.ready()
 
     def run_and_stop(self) -> None:
-        """Nothing runs, but something did."""
+        """Leave a home in which nothing runs, but something did."""
         run, facts = self.ensure_run()
         run.stop(pid=facts["pid"])
 

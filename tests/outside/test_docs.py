@@ -71,3 +71,10 @@ def test_every_mark_gives_a_reason_or_a_test() -> None:
     marks = [mark for page in PAGES for mark, _, _ in blocks(page) if mark]
 
     assert [mark for mark in marks if not re.match(r"(not on the demo|tried): .+", mark)] == []
+
+
+def test_a_command_is_in_a_block_that_is_run() -> None:
+    command = re.compile(r"^ *(\$ )?(curl|kubectl|make|podman|sudo|\.venv/bin/\S+) ", re.MULTILINE)
+    said = [(page, text) for page in PAGES for _, language, text in blocks(page) if not language]
+
+    assert [(page, text) for page, text in said if command.search(text)] == []

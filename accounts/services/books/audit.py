@@ -155,9 +155,9 @@ def _check_budgets(now: datetime) -> dict[UUID, list[str]]:
 
 
 class _GuardrailsInForce:
-    """Which guardrails hold whom at this moment. Of one that holds somebody no more, because it,
-    its workspace or the membership is gone, a limited counter may be left, on which nothing is
-    counted any longer: for who comes under it again the ledger writer makes it anew first."""
+    """Which guardrails hold whom at this moment. Once the guardrail, its workspace or the
+    membership is gone, a limited counter may be left on which nothing is counted. The ledger writer
+    makes it anew for whoever comes under it again."""
 
     def __init__(self) -> None:
         everything = Guardrail.everything.values_list("pk", "is_default")

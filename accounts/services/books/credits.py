@@ -4,7 +4,7 @@ A movement is named by a source and a reference, and counts once however often i
 another account, kind or amount it raises `MovementConflict`. With `by` it leaves an audit record.
 
 Money is spent oldest first. So what is left of credits up to a moment is what the balance has
-beyond all that came in since; what running requests hold is about to be spent, and is left alone.
+beyond all that came in since. What running requests hold is about to be spent, and is left alone.
 """
 
 import logging

@@ -1,7 +1,7 @@
 """The `kubernetes` driver: each intern a Pod and the claim of its disk, in one namespace.
 
-The name of an intern's Pod is its fence: the cluster has no two of a name, and one that is deleted
-keeps it until its node has said that all of it has ended. Nothing here deletes by force.
+The name of an intern's Pod is its fence, as the cluster has no two of a name. A deleted Pod keeps
+it until its node has said that all of it has ended. Nothing here deletes by force.
 """
 
 import base64
@@ -23,8 +23,8 @@ from gateway.http.jsonio import JsonObject, loads
 from interns.runtime.client import AgentClient, ask_health
 from interns.runtime.cluster import objects, pods
 from interns.runtime.cluster.api import ClusterApi, ClusterFailed, HistoryGone, ObjectConflict
-from interns.runtime.cluster.disk_reader import DiskReader
 from interns.runtime.cluster.inside import DISK, DOOR, DOOR_PORT, INSIDE, ORDERS_FILE, RUN
+from interns.runtime.cluster.pods import DiskReader
 from interns.runtime.driver import (
     AgentAccess,
     AgentAddress,

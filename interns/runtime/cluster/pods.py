@@ -1,16 +1,20 @@
-"""The Pods of all interns as this process last heard of them, kept up by one stream of changes."""
+"""Pods: those of all interns, as a stream of changes tells of them, and the one that has a disk."""
 
 import logging
 import os
 import threading
-from typing import Final
+from http.client import HTTPConnection
+from typing import Any, BinaryIO, Final
 from uuid import UUID
 
-from gateway.http.jsonio import JsonObject
+from gateway.http.errors import MalformedJson
+from gateway.http.jsonio import JsonObject, loads
 from interns.runtime.cluster.api import ClusterApi, ClusterFailed
 from interns.runtime.cluster.objects import AGENTS, BOOT_LABEL, name_object
+from interns.runtime.driver import AgentAddress, ArchiveFailed
 
 log = logging.getLogger("gateway.interns")
+_SILENCE_S: Final = 60.0
 # A connection that has died unheard is noticed after this long.
 _STREAM_S: Final = 60
 _PAUSE_S: Final = 2.0
@@ -109,3 +113,41 @@ def find_hindrance(pod: JsonObject) -> str:
         if condition.get("type") == "PodScheduled" and condition.get("status") == "False":
             return f"the Pod has no node: {condition.get('message', '')}"
     return f"the Pod is {status.get('phase', 'new')}"
+
+
+class DiskReader:
+    """The Pod that has an intern's disk, as the driver asks it: see `inside.DiskServer`."""
+
+    def __init__(self, address: AgentAddress, token: str) -> None:
+        host = address.host.strip("[]")
+        self._connection = HTTPConnection(host, address.port, timeout=_SILENCE_S)
+        self._headers = {"Authorization": f"Bearer {token}"}
+
+    def __enter__(self) -> "DiskReader":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._connection.close()
+
+    def ask(self, method: str, path: str, content: BinaryIO | None = None) -> Any:
+        """The answer. Raises `ArchiveFailed`."""
+        headers = self._headers
+        if content is not None:
+            length = content.seek(0, 2)
+            content.seek(0)
+            headers = {**headers, "Content-Length": str(length)}
+        self._connection.request(method, path, body=content, headers=headers)
+        reply = self._connection.getresponse()
+        if reply.status != 200:
+            raise ArchiveFailed(reply.read(1000).decode("utf-8", "replace"))
+        return reply
+
+    def read_files(self, method: str, path: str, content: BinaryIO | None = None) -> int:
+        """How many files it says there were. Raises `ArchiveFailed`."""
+        try:
+            files = int(loads(self.ask(method, path, content).read())["files"])
+        except (MalformedJson, LookupError, TypeError, ValueError) as error:
+            raise ArchiveFailed("the disk's Pod does not say how many files there were") from error
+        if files < 0:
+            raise ArchiveFailed("the disk was not read whole")
+        return files

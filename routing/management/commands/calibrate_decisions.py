@@ -21,9 +21,9 @@ from routing.decisions.calibration import (
     Example,
     apply_temperature,
     build_report,
+    draw_reliability,
     fit_temperature,
 )
-from routing.decisions.diagram import draw_reliability
 from routing.decisions.question import TypedQuestion
 from routing.entities.entries import ModelEntry
 from routing.formats.chat.request import ChatInvalid

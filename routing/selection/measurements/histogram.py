@@ -1,7 +1,7 @@
 """Measurements counted in logarithmic buckets, so that many are few and any two sets add up.
 
-A bucket is 10.5 % wide: its value is within 5 % of each measurement in it (`RELATIVE_ERROR`), from
-a tenth of a millisecond, or a token in three hours, up to more than any measurement can be.
+A bucket is 10.5 % wide: its value is within 5 % of each measurement in it (`RELATIVE_ERROR`). They
+begin at a tenth of a millisecond, or a token in three hours, and end beyond any measurement.
 """
 
 from collections.abc import Mapping

@@ -61,7 +61,7 @@ class Window:
                 yield _NOBODY
         for old in [each for each in self._sealed if each <= self._newest - self._slices]:
             for piece in self._sealed.pop(old, ()):
-                gone = dict(_unpack_sealed(piece))
+                gone = dict(map(parse_counter, orjson.loads(zlib.decompress(piece))))
                 for endpoint, tally in gone.items():
                     total = self.totals[endpoint]
                     total.subtract(tally)
@@ -106,10 +106,6 @@ def _add(tallies: dict[int, EndpointCounter], endpoint: int, tally: EndpointCoun
     if known is None:
         known = tallies[endpoint] = EndpointCounter()
     known.add(tally)
-
-
-def _unpack_sealed(piece: bytes) -> Iterator[tuple[int, EndpointCounter]]:
-    return map(parse_counter, orjson.loads(zlib.decompress(piece)))
 
 
 def _pieces(pairs: list[tuple[int, EndpointCounter]]) -> Iterator[bytes]:

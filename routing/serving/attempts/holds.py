@@ -86,8 +86,8 @@ def may_cheaper_fit(refusal: HoldRefusal) -> bool:
 def rebook_with_current_limits(progress: RequestProgress, order: HoldOrder | TopUpOrder) -> Any:
     """The outcome of an order whose payer knew older limits, once it knows those of now.
 
-    The limits of another workspace, where the key was moved to one, are none of this call's: it
-    counts where it was begun, and who sends it again is asked by the rules of the new one.
+    Where the key was moved to another workspace, that one's limits are none of this call's: it
+    counts where it began. Who sends it again meets the rules of the new one.
     """
     for _ in range(_REBOOKINGS_MAX):
         caller = reload_caller(progress.context.caller)

@@ -1,5 +1,5 @@
 """One attempt on the wire: the body for this endpoint with an effort that its model takes, the HTTP
-client, and the head of the answer; how long it may take, and the whole request with it."""
+client, and the head of the answer. Also how long the attempt and the whole request may take."""
 
 from collections.abc import Callable
 from dataclasses import replace

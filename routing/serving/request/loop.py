@@ -1,8 +1,8 @@
 """The loop of server tools in one answer: what was said and done, and what comes next.
 
-A turn is one answer of the model. Where it calls server tools these are run and it is asked again,
-until it calls none, a condition of the caller's is met, or its steps are used up; then it is asked
-one last time, with its tools off. No I/O happens here.
+A turn is one answer of the model. Where it calls server tools, these are run and it is asked again,
+until it calls none. Once a condition of the caller's is met or its steps are used up, it is asked a
+last time, with its tools off. No I/O happens here.
 """
 
 from collections import Counter

@@ -18,9 +18,9 @@ WINDOW_S = 10.0
 
 
 class RetryBudget:
-    """In any 10 s each account may make `share` of its first attempts as further ones, and as many
-    as its part of `floor`, which all accounts with attempts divide among them: at least one. `now`
-    is monotonic seconds."""
+    """In any 10 s each account may make `share` of its first attempts as further ones, and its part
+    of `floor`. All accounts with attempts divide that among them; each has at least one. `now` is
+    monotonic seconds."""
 
     def __init__(self, *, share: float, floor: int) -> None:
         self._share = share

@@ -253,8 +253,8 @@ def _filter_input(items: str | list[Any]) -> str | list[Any]:
 
 
 def _is_replayed(item: JsonObject) -> bool:
-    """Nothing is stored, so an item must hold its reasoning, sealed or as text; and text must be
-    such an upstream's own, not that of another kind which the gateway made an item of."""
+    """Nothing is stored, so an item must hold its reasoning, sealed or as text. Text must be such
+    an upstream's own, not that of another kind which the gateway made an item of."""
     format = item.get("format")
     if format not in (None, "unknown") and not is_of_this_wire(format):
         return False

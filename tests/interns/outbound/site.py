@@ -24,7 +24,7 @@ class Met:
 
 @dataclass
 class Site(LocalSite):
-    """`url` has the address, `named` another name of the same site."""
+    """`url` has the address, `named_url` another name of the same site."""
 
     met: list[Met] = field(default_factory=list)
 
@@ -80,7 +80,7 @@ def _begin(handler: _Handler, **headers: str) -> None:
     handler.close_connection = True
 
 
-def _drip(handler: _Handler, met: Met, query: dict[str, str]) -> None:
+def _answer_in_drips(handler: _Handler, met: Met, query: dict[str, str]) -> None:
     """The body back, a byte at a time."""
     _begin(handler, Transfer_Encoding="chunked")
     for byte in met.body:
@@ -93,19 +93,19 @@ def _answer_zipped(handler: _Handler, met: Met, query: dict[str, str]) -> None:
     handler.answer(gzip.compress(met.body), Content_Encoding="gzip", Content_Type="text/plain")
 
 
-def _bomb(handler: _Handler, met: Met, query: dict[str, str]) -> None:
+def _answer_bomb(handler: _Handler, met: Met, query: dict[str, str]) -> None:
     handler.answer(gzip.compress(bytes(50_000_000)), Content_Encoding="gzip")
 
 
-def _large(handler: _Handler, met: Met, query: dict[str, str]) -> None:
+def _answer_large(handler: _Handler, met: Met, query: dict[str, str]) -> None:
     handler.answer(b"x" * int(query["bytes"]) + met.body, Content_Type="text/plain")
 
 
-def _bytes(handler: _Handler, met: Met, query: dict[str, str]) -> None:
+def _answer_bytes(handler: _Handler, met: Met, query: dict[str, str]) -> None:
     handler.answer(b"\x00\xff" + met.body, Content_Type="application/octet-stream")
 
 
-def _endless(handler: _Handler, met: Met, query: dict[str, str]) -> None:
+def _answer_endlessly(handler: _Handler, met: Met, query: dict[str, str]) -> None:
     _begin(handler, Content_Type="text/plain")
     try:
         while not handler.site.let_go.is_set():
@@ -115,7 +115,7 @@ def _endless(handler: _Handler, met: Met, query: dict[str, str]) -> None:
         pass
 
 
-def _slowly(handler: _Handler, met: Met, query: dict[str, str]) -> None:
+def _answer_slowly(handler: _Handler, met: Met, query: dict[str, str]) -> None:
     """Some words, then what stands in the query, then nothing more."""
     _begin(handler)
     handler.wfile.write(b"word " * 100 + met.path.partition("?")[2].encode())
@@ -123,7 +123,7 @@ def _slowly(handler: _Handler, met: Met, query: dict[str, str]) -> None:
     handler.site.let_go.wait(3)
 
 
-def _cut(handler: _Handler, met: Met, query: dict[str, str]) -> None:
+def _answer_cut_off(handler: _Handler, met: Met, query: dict[str, str]) -> None:
     _begin(handler, Content_Length="100")
     handler.wfile.write(b"short")
 
@@ -135,15 +135,15 @@ def _answer_unquoted(handler: _Handler, met: Met, query: dict[str, str]) -> None
 ROUTES: dict[str, Callable[[_Handler, Met, dict[str, str]], None]] = {
     "/spelled": _answer_spellings,
     "/redirect": _redirect,
-    "/drip": _drip,
+    "/drip": _answer_in_drips,
     "/zipped": _answer_zipped,
-    "/bomb": _bomb,
-    "/large": _large,
-    "/bytes": _bytes,
+    "/bomb": _answer_bomb,
+    "/large": _answer_large,
+    "/bytes": _answer_bytes,
     "/silent": lambda handler, *_: handler.silence(),
-    "/endless": _endless,
-    "/cut": _cut,
-    "/slowly": _slowly,
+    "/endless": _answer_endlessly,
+    "/cut": _answer_cut_off,
+    "/slowly": _answer_slowly,
     "/unquoted": _answer_unquoted,
 }
 

@@ -19,8 +19,8 @@ pytest.importorskip("kubernetes", reason="the extra kubernetes is not installed"
 
 
 def test_a_disk_is_filled_as_its_archive_comes(tmp_path: Path) -> None:
-    from interns.runtime.cluster.disk_reader import DiskReader
     from interns.runtime.cluster.inside import DiskServer
+    from interns.runtime.cluster.pods import DiskReader
 
     source, disk = tmp_path / "source", tmp_path / "volume" / "disk"
     source.mkdir()

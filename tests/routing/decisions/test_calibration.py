@@ -16,10 +16,10 @@ from routing.decisions.calibration import (
     _minimize,
     apply_temperature,
     build_report,
+    draw_reliability,
     fit_temperature,
     mean_loss,
 )
-from routing.decisions.diagram import draw_reliability
 
 weights = st.lists(st.floats(1e-6, 1), min_size=1, max_size=30)
 
