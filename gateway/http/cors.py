@@ -30,7 +30,7 @@ _EXPOSED: Final = ", ".join(
         *(f"x-ratelimit-{name}-{what}" for what in _COUNTED for name in _FIGURES),
         *(f"anthropic-ratelimit-{what}-{name}" for what in _COUNTED for name in _FIGURES),
         *("X-Router-Cache-Status", "X-Router-Cache-Age", "X-Router-Cache-TTL"),
-        "X-Router-Cache-Source-Id",
+        *("X-Router-Cache-Source-Id", "X-Router-Semantic-Cache", "X-Router-Semantic-Similarity"),
     )
 )
 _DAY_S: Final = "86400"

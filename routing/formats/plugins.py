@@ -131,6 +131,19 @@ class ContextCompressionPlugin(_Plugin, total=False):
     engine: Literal["middle-out"]
 
 
+SEMANTIC_MS: Final = 2_000
+SEMANTIC_THRESHOLD: Final = 0.95
+SEMANTIC_TTL_S: Final = 3_600
+
+
+class SemanticCachePlugin(_Plugin, total=False):
+    id: Annotated[Literal["semantic-cache"], REQUIRED]
+    model: Annotated[NonEmpty, Field(max_length=_MODEL_CHARS_MAX), REQUIRED]
+    threshold: Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)]
+    ttl_s: Annotated[int, Field(ge=1, le=86_400), WHOLE]
+    timeout_ms: Annotated[int, Field(ge=1, le=60_000), WHOLE]
+
+
 class FusionPlugin(_Plugin, total=False):
     id: Annotated[Literal["fusion"], REQUIRED]
     analysis_models: AnalysisModels
@@ -161,6 +174,7 @@ Plugin = Annotated[
     | FileParserPlugin
     | ResponseHealingPlugin
     | ContextCompressionPlugin
+    | SemanticCachePlugin
     | FusionPlugin
     | JevRouter
     | SwitchyardRouter,

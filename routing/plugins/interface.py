@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, NamedTuple
 
 from accounts.caller import Caller
 from gateway.http.errors import GatewayError
@@ -12,6 +12,7 @@ from routing.formats.caller import AnswerPieces
 from routing.formats.chat.facts import read_prompt
 from routing.formats.chat.request import ChatRequest
 from routing.formats.server_tools import canonical_tool
+from routing.response_cache.cached_answers import Entry
 
 _FORMER_NAMES: Final = {
     "asked": "change_request",
@@ -35,6 +36,29 @@ class PluginContext:
     refuse: Callable[[], None] = lambda: None
 
 
+class Embedded(NamedTuple):
+    """The vector of a text, None where there is none (`error_type` says why), and what it cost."""
+
+    vector: Sequence[float] | None
+    generation_id: str | None = None
+    cost_nano: int = 0
+    error_type: str | None = None
+
+
+# A model, a text and for how many seconds it is waited for.
+Embed = Callable[[str, str, float], Embedded]
+
+
+class AnswerSearch(NamedTuple):
+    """What a plugin may use to find an answer. `body` is the request as it was sent; `name` names
+    the same request with these bodies, by the rules of the response cache; `embed` asks a model
+    for the vector of a text."""
+
+    body: JsonObject
+    name: Callable[..., str]
+    embed: Embed
+
+
 class Plugin:
     """One plugin of one request, made of its checked settings. Each method is one place where it
     may take part, in this order; a plugin has those that it needs.
@@ -42,6 +66,9 @@ class Plugin:
     `stages` are what `router_metadata.pipeline` tells of it (`type`, `name`, `summary`, `data`),
     `facts` what the record's details keep.
     """
+
+    # Whether it may answer in an upstream's place.
+    may_answer = False
 
     def __init_subclass__(cls) -> None:
         # Plugins of operators may have the methods under their names of 0.1.0.
@@ -70,6 +97,18 @@ class Plugin:
         """What makes the refusal of a request that is not to go on; None lets it pass. It comes
         after the content filters."""
         return None
+
+    def find_answer(self, chat: ChatRequest, search: AnswerSearch) -> Entry | None:
+        """An answer in an upstream's place, for plugins that `may_answer`: after guardrails, rate
+        limits and the response cache, and not where that may keep nothing of the request."""
+        return None
+
+    def keep_answer(self, entry: Entry) -> None:
+        """The full answer of an upstream to a request that the plugin found none for."""
+
+    def answer_headers(self) -> dict[str, str]:
+        """What the headers of the answer say of its search."""
+        return {}
 
     def rewrites(self, chat: ChatRequest) -> bool:
         """Whether `change_answer` may change the answer to this request."""

@@ -16,6 +16,7 @@ from routing.plugins.file_parser import FileParser
 from routing.plugins.interface import Maker, Plugin, with_more_tools
 from routing.plugins.moderation import Moderation
 from routing.plugins.response_healing import ResponseHealing
+from routing.plugins.semantic_cache import SemanticCache
 from routing.selection.auto import AutoOptions, AutoSettings, CostTier, choose_auto_models
 from routing.selection.model_references import parse_reference
 from routing.selection.types import Requirements
@@ -92,6 +93,7 @@ BUILT_IN: Final[Mapping[str, Maker]] = {
     "fusion": FusionOffer,
     "moderation": Moderation,
     "response-healing": ResponseHealing,
+    "semantic-cache": SemanticCache,
     "web": WebSearchOffer,
     "web-fetch": WebFetchOffer,
 }

@@ -120,10 +120,19 @@ _TIMES: Final = ("created", "created_at", "completed_at")
 _INNER: Final = ("message", "response")
 
 
-def repeat_answer(content: bytes, *, ids: dict[str, str], now: int) -> bytes:
+def repeat_answer(
+    content: bytes,
+    *,
+    ids: dict[str, str],
+    now: int,
+    router_metadata: JsonObject | None = None,
+) -> bytes:
     """A whole answer's body. `ids` are the new ones by the kind of object that has them: "chat",
-    "message" and "response"."""
-    return dumps(_renew_all(loads(content), ids, now))
+    "message" and "response". `router_metadata` takes the place of the first answer's."""
+    answer = _renew_all(loads(content), ids, now)
+    if router_metadata is not None:
+        answer["router_metadata"] = router_metadata
+    return dumps(answer)
 
 
 def repeat_events(content: bytes, *, ids: dict[str, str], now: int) -> bytes:

@@ -3,6 +3,7 @@ request under way, and what is stored for the next ones."""
 
 import time
 from collections.abc import Iterable, Iterator
+from functools import partial
 from typing import Final
 
 from django.http import HttpResponseBase
@@ -13,6 +14,7 @@ from gateway.http.responses import EventStream, raw_json_response
 from gateway.live_settings import settings
 from routing.entities.ids import message_id
 from routing.formats.responses.write import derive_stem, response_id
+from routing.plugins.interface import AnswerSearch, Embed
 from routing.response_cache.cache_options import CacheOptions
 from routing.response_cache.cached_answers import (
     BODY_CHARS_MAX,
@@ -32,6 +34,7 @@ from routing.serving.attempts.attempts import Attempts
 from routing.serving.request.context import RequestProgress
 from routing.serving.request.outcome import cached_outcome
 from routing.serving.settlement.booking import settle
+from routing.serving.settlement.router_metadata import build_wanted_metadata
 
 _WRITE_BYTES: Final = 65_536
 # Proxies and clients give up a connection on which nothing comes for a minute.
@@ -45,7 +48,11 @@ class AnswerReuse:
     the next ones."""
 
     def __init__(
-        self, progress: RequestProgress, wish: CacheOptions | None, body: JsonObject
+        self,
+        progress: RequestProgress,
+        wish: CacheOptions | None,
+        body: JsonObject,
+        embed: Embed | None = None,
     ) -> None:
         self._progress = progress
         self._wish = wish
@@ -60,16 +67,20 @@ class AnswerReuse:
         is_logged = progress.content is not None and progress.content.is_logged
         # Without a cache, a workspace that wants it gets nothing by that.
         is_shared = context.caller.shares_cache and bool(settings.ROUTER_RESPONSE_CACHE_ENABLED)
-        self._name = build_entry_name(
+        self._build_name = partial(
+            build_entry_name,
             _name_owner(context.caller) if is_shared else context.caller.key_id,
             is_sorted=is_shared,
             kind=context.format.name,
             model=context.requested_model,
             stream=context.chat.stream,
-            # What was sent, and what a preset, guardrails and plugins made of it.
-            bodies=(body, context.chat.body),
             beside=repr((context.betas, context.region, filters, is_logged)),
         )
+        # What was sent, and what a preset, guardrails and plugins made of it.
+        self._name = self._build_name(bodies=(body, context.chat.body))
+        self._body = body
+        self._embed = embed
+        self._plugins = [each for each in context.plugins if each.may_answer]
 
     def find_answer(self, headers: dict[str, str]) -> HttpResponseBase | None:
         """The answer that is there or on its way, charged nothing and recorded; None where this
@@ -84,7 +95,11 @@ class AnswerReuse:
                     "X-Router-Cache-TTL": str(entry.left_s),
                 }
                 return _answer_from_cache(self._progress, entry, headers | status)
-        if clears or not self._progress.context.shares_answer or self._progress.loop is not None:
+        if self._progress.loop is not None:
+            return None
+        if (answer := self._ask_plugins(headers)) is not None:
+            return answer
+        if clears or not self._progress.context.shares_answer:
             return None
         entry = self._await_flights()
         if entry is None:
@@ -93,6 +108,25 @@ class AnswerReuse:
             self._put(entry._replace(ttl_s=self._wish.ttl_s))
         status = {"X-Router-Cache-Status": "SHARED"}
         return _answer_from_cache(self._progress, entry, headers | status)
+
+    def _ask_plugins(self, headers: dict[str, str]) -> HttpResponseBase | None:
+        """An answer that a plugin finds in an upstream's place."""
+        progress = self._progress
+        if self._embed is None:
+            return None
+        search = AnswerSearch(self._body, self._name_bodies, self._embed)
+        for plugin in self._plugins:
+            before = len(plugin.stages)
+            entry = plugin.find_answer(progress.context.chat, search)
+            progress.stages += plugin.stages[before:]
+            if entry is not None:
+                status = {"X-Router-Cache-Age": str(entry.age_s), **plugin.answer_headers()}
+                metadata = build_wanted_metadata(progress, selected=None)
+                return _answer_from_cache(progress, entry, headers | status, metadata)
+        return None
+
+    def _name_bodies(self, *bodies: JsonObject) -> str:
+        return self._build_name(bodies=bodies)
 
     def find_stored(self) -> Entry | None:
         """The answer in the cache."""
@@ -125,9 +159,15 @@ class AnswerReuse:
     @property
     def headers(self) -> dict[str, str]:
         """Headers of an answer that this request made."""
+        headers: dict[str, str] = {}
+        for plugin in self._plugins:
+            headers |= plugin.answer_headers()
         if self._wish is None:
-            return {}
-        return {"X-Router-Cache-Status": "MISS", "X-Router-Cache-TTL": str(self._wish.ttl_s)}
+            return headers
+        return headers | {
+            "X-Router-Cache-Status": "MISS",
+            "X-Router-Cache-TTL": str(self._wish.ttl_s),
+        }
 
     def record(self, piece: bytes) -> None:
         """Record a piece of an answer, which is stored once it has ended."""
@@ -150,6 +190,9 @@ class AnswerReuse:
             entry = self._build_entry()
             if entry is not None and self._wish is not None:
                 self._put(entry)
+            if entry is not None:
+                for plugin in self._plugins:
+                    plugin.keep_answer(entry)
             if self._flight is not None:
                 self._flight.entry = entry
         finally:
@@ -201,7 +244,10 @@ def _name_owner(caller: Caller) -> object:
 
 
 def start_reuse(
-    progress: RequestProgress, wish: CacheOptions | None, body: JsonObject
+    progress: RequestProgress,
+    wish: CacheOptions | None,
+    body: JsonObject,
+    embed: Embed | None = None,
 ) -> AnswerReuse | None:
     """None where nothing of the request may be kept, where it is large, and where the caller wants
     to see what is sent upstream."""
@@ -213,7 +259,7 @@ def start_reuse(
     bodies = [body] if chat.body is body else [body, chat.body]
     if not all(is_small(each, chars_max) for each in bodies):
         return None
-    return AnswerReuse(progress, wish, body)
+    return AnswerReuse(progress, wish, body, embed)
 
 
 def has_stored_answer(progress: RequestProgress, body: JsonObject) -> bool:
@@ -226,7 +272,10 @@ def has_stored_answer(progress: RequestProgress, body: JsonObject) -> bool:
 
 
 def _answer_from_cache(
-    progress: RequestProgress, entry: Entry, headers: dict[str, str]
+    progress: RequestProgress,
+    entry: Entry,
+    headers: dict[str, str],
+    metadata: JsonObject | None = None,
 ) -> HttpResponseBase:
     # No model was asked, and the content of the first one is logged where this one's were to be.
     progress.content = None
@@ -244,9 +293,10 @@ def _answer_from_cache(
     # Items of a response are named after its generation.
     content = entry.content.replace(derive_stem(entry.generation_id).encode(), stem.encode())
     if not progress.context.chat.stream:
-        return raw_json_response(
-            repeat_answer(content, ids=ids, now=progress.context.created_s), headers=headers
+        repeated = repeat_answer(
+            content, ids=ids, now=progress.context.created_s, router_metadata=metadata
         )
+        return raw_json_response(repeated, headers=headers)
     events = repeat_events(content, ids=ids, now=progress.context.created_s)
     parts = (events[start : start + _WRITE_BYTES] for start in range(0, len(events), _WRITE_BYTES))
     return EventStream(parts, [], headers=headers)

@@ -31,6 +31,7 @@ from routing.formats.messages.format import MESSAGES
 from routing.formats.responses.format import RESPONSES
 from routing.planning.admission_errors import build_refusal, refuse_too_many
 from routing.planning.classification import classify_prompt
+from routing.planning.embedding_calls import embed_text
 from routing.planning.external_guards import start_external_guards
 from routing.planning.pipeline import admit
 from routing.planning.submodel_calls import ask_model
@@ -185,8 +186,11 @@ class InferenceViewSet(LeanViewSet):
         headers = {"X-Generation-Id": progress.context.generation_id}
         taken = progress.limits_taken
         has_told_limits = taken is not None or bool(progress.context.caller.rate_rules)
-        if (wish := progress.context.cache_options) or progress.context.shares_answer:
-            self.reuse = start_reuse(progress, wish, self.body)
+        wish, plugins = progress.context.cache_options, progress.context.plugins
+        may_answer = any(each.may_answer for each in plugins) if plugins else False
+        if wish or progress.context.shares_answer or may_answer:
+            embed = partial(embed_text, request, progress.context) if may_answer else None
+            self.reuse = start_reuse(progress, wish, self.body, embed)
         reuse = self.reuse
         if reuse is not None:
             sent_headers = headers | build_limit_headers(progress, taken, now_s=time.time())

@@ -214,6 +214,16 @@ CACHE_HEADERS: Final = [
     ),
     describe_header("X-Router-Cache-Age", "How many seconds ago a hit was made.", response=[200]),
     describe_header(
+        "X-Router-Semantic-Cache",
+        "`HIT`, `MISS` or `FAILED`, where the plugin `semantic-cache` looked for an answer.",
+        response=[200],
+    ),
+    describe_header(
+        "X-Router-Semantic-Similarity",
+        "How near the nearest text is that was answered before: 1 at most.",
+        response=[200],
+    ),
+    describe_header(
         "X-Router-Cache-Source-Id",
         "The generation that made a hit or a shared answer.",
         response=[200],

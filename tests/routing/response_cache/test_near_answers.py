@@ -1,0 +1,87 @@
+"""Answers to texts that are near each other: nearness, groups and how much is kept."""
+
+from typing import Any
+
+import pytest
+
+from routing.response_cache import near_answers
+from routing.response_cache.cached_answers import Entry, forget_all
+from routing.response_cache.near_answers import find_near, normalize, put_near, split_last_text
+
+GROUP, OTHER = "a" * 64, "b" * 64
+EAST, NORTH = (1.0, 0.0), (0.0, 1.0)
+
+
+@pytest.fixture(autouse=True)
+def no_store(settings: Any) -> None:
+    settings.REDIS_URL = ""
+    forget_all()
+
+
+def entry(name: str) -> Entry:
+    return Entry(name, 4e9, 60, "m/m", "P", "p", "stop", "stop", b"{}")
+
+
+def test_the_nearest_answer_of_the_group_is_found_where_it_is_near_enough() -> None:
+    put_near(GROUP, EAST, entry("east"))
+    put_near(GROUP, NORTH, entry("north"))
+    between = normalize((3.0, 1.0))
+    assert between is not None
+    found = find_near(GROUP, between, 0.9)
+    assert found.entry is not None
+    assert (found.entry.generation_id, round(found.similarity, 3)) == ("east", 0.949)
+    assert find_near(GROUP, between, 0.95).entry is None
+    assert find_near(OTHER, EAST, 0.1) == (None, -1.0)
+    # Another model's vectors are compared with none of these.
+    assert find_near(GROUP, (1.0, 0.0, 0.0), 0.1).entry is None
+
+
+def test_a_group_keeps_so_many_and_the_newest(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(near_answers, "ENTRIES_MAX", 2)
+    for name, vector in (("first", EAST), ("second", NORTH), ("third", (-1.0, 0.0))):
+        put_near(GROUP, vector, entry(name))
+    assert find_near(GROUP, EAST, 0.9).entry is None
+    assert find_near(GROUP, NORTH, 0.9).entry is not None
+
+
+def test_a_vector_of_nothing_has_no_direction() -> None:
+    assert normalize((0.0, 0.0)) is None
+    assert normalize((0.0, 2.0)) == NORTH
+
+
+def said(content: Any, role: str = "user") -> Any:
+    return {
+        "messages": [{"role": "system", "content": "Be brief"}, {"role": role, "content": content}]
+    }
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        said("Hello"),
+        said([{"type": "text", "text": "Hello", "cache_control": {"type": "ephemeral"}}]),
+        {"input": "Hello", "model": "m/m"},
+        {"input": [{"role": "user", "content": [{"type": "input_text", "text": "Hello"}]}]},
+    ],
+)
+def test_what_may_differ_is_the_last_text_of_the_user(body: Any) -> None:
+    split = split_last_text(body)
+    assert split is not None
+    text, rest = split
+    assert text == "Hello"
+    assert "Hello" not in str(rest)
+    assert "cache_control" in str(rest) or "cache_control" not in str(body)
+    assert rest.keys() == body.keys()
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        said("Hello", "assistant"),
+        said([{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]),
+        said([{"type": "image_url", "image_url": {"url": "https://a.test/b.png"}}]),
+        {"input": []},
+    ],
+)
+def test_other_ends_have_no_text_that_may_differ(body: Any) -> None:
+    assert split_last_text(body) is None
