@@ -116,18 +116,18 @@ def test_an_upgrade_under_load_fails_nobody_and_the_books_agree(
     assert old_worker
     crowds = Between(server, seed_account(server, credits_usd="1000"))
     with Reconnecting(desk, callers=CALLERS, pause_s=0.05) as load:
-        load.until(200, ENOUGH, since=0)
+        load.wait_until(200, ENOUGH, since=0)
         run_new(server, "migrate")
         read_all(desk)
         # What the former worker does on a schedule, on tables of this version, and the way back.
         assert server.run_command("roll_up_usage").status == 0
         run_new(server, "downgrade_check", str(former))
-        load.until(200, ENOUGH, since=time.monotonic())
+        load.wait_until(200, ENOUGH, since=time.monotonic())
 
         server.project = PROJECT
         server.start()  # A second master on the same socket, and a second worker.
         run_new(server, "wait_ready", "--pid", str(server.pid))
-        load.until(200, ENOUGH, since=time.monotonic())
+        load.wait_until(200, ENOUGH, since=time.monotonic())
         read_all(desk)
         run_new(server, "roll_up_usage")
         with crowds.crowd(**STREAMS) as streams:
@@ -136,7 +136,7 @@ def test_an_upgrade_under_load_fails_nobody_and_the_books_agree(
             old_web.wait(STOP_S + PATIENCE_S)
             flowed = streams.end()
         processes.stop(old_worker, grace_s=STOP_S)
-        load.until(200, ENOUGH, since=time.monotonic())
+        load.wait_until(200, ENOUGH, since=time.monotonic())
         read_all(desk)
 
     failed = [one for one in load.asked if one.status != 200]
