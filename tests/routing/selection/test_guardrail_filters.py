@@ -155,7 +155,9 @@ def test_nothing_said_is_no_guard() -> None:
     assert combine_guardrails([GuardrailEntry(scope="key")]) is None
     direct = Resolution((), "direct")
     assert build_policy(None, resolution=direct) is NO_POLICY
-    guard = combine_guardrails([GuardrailEntry(scope="key", **NOT_ALPHA)])
+    guard = combine_guardrails(
+        [GuardrailEntry(scope="key", ignored_providers=frozenset({"alpha"}))]
+    )
     assert guard is not None
     guarded = build_policy(None, resolution=direct, guarded=guard.rules)
     assert guarded == apply_guardrails(NO_POLICY, guard.rules) != NO_POLICY
