@@ -17,7 +17,10 @@ from gateway.outbound.reply import Reply
 from gateway.sealing import UnsealError
 from routing.catalogue.credentials import find_credential
 from routing.catalogue.models import Endpoint
+from routing.entities.entries import find_wire_kind
 from routing.entities.exchange import Prompt, Terms
+from routing.entities.vocabulary import EMBEDDINGS
+from routing.formats.embeddings import read_vector
 from routing.upstreams.failures import RAW_CHARS_MAX, UpstreamFailure
 from routing.upstreams.wires import CHAT_KINDS, call_once, get_wire
 
@@ -25,6 +28,7 @@ TRIALS_MAX: Final = 10
 TOTAL_S: Final = 15.0
 OUTPUT_TOKENS_MAX: Final = 16
 _SHOWN_CHARS: Final = 200
+_TEXT: Final = "Say hello."
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,8 +76,10 @@ def try_endpoints(endpoints: Sequence[Endpoint]) -> list[EndpointTrial]:
 
 
 def _try_endpoint(endpoint: Endpoint, credential: str | UnsealError | None) -> EndpointTrial:
-    kind = endpoint.provider.kind
-    if kind not in CHAT_KINDS:
+    own, model = endpoint.output_modalities, endpoint.model
+    outputs = model.output_modalities if own is None else own
+    kind = find_wire_kind(endpoint.provider.kind, outputs)
+    if kind != EMBEDDINGS and kind not in CHAT_KINDS:
         text = f"Endpoints of kind {kind} cannot be tried from here."
         return EndpointTrial(endpoint, ok=False, status=None, latency_ms=None, said=text)
     if isinstance(credential, UnsealError):
@@ -82,7 +88,7 @@ def _try_endpoint(endpoint: Endpoint, credential: str | UnsealError | None) -> E
     started = time.monotonic()
     status: int | None = None
     try:
-        with _send_request(endpoint, credential) as reply:
+        with _send_request(endpoint, kind, credential) as reply:
             status = reply.status
             ok, text = _judge_reply(kind, reply, reply.read_all())
     except (OutboundError, ValueError) as error:
@@ -94,20 +100,20 @@ def _try_endpoint(endpoint: Endpoint, credential: str | UnsealError | None) -> E
     return EndpointTrial(endpoint, ok, status, latency_ms, text)
 
 
-def _send_request(endpoint: Endpoint, credential: str | None) -> Reply:
+def _send_request(endpoint: Endpoint, kind: str, credential: str | None) -> Reply:
     supported = endpoint.supported_parameters
     # The newer name of the cap only where the older one is not offered.
     newer = "max_completion_tokens" in supported and "max_tokens" not in supported
     body = {
         "model": endpoint.upstream_model,
-        "messages": [{"role": "user", "content": "Say hello."}],
+        "messages": [{"role": "user", "content": _TEXT}],
         "max_completion_tokens" if newer else "max_tokens": OUTPUT_TOKENS_MAX,
     }
-    prompt = Prompt(body, None, False, OUTPUT_TOKENS_MAX, None, None, False)
+    original = {"input": _TEXT} if kind == EMBEDDINGS else None
+    prompt = Prompt(body, original, False, OUTPUT_TOKENS_MAX, None, None, False)
     takes = frozenset(supported)
     terms = Terms(endpoint.upstream_model, takes, None, credential, None, OUTPUT_TOKENS_MAX)
-    provider = endpoint.provider
-    return call_once(provider.base_url, provider.kind, prompt, terms, total_s=TOTAL_S)
+    return call_once(endpoint.provider.base_url, kind, prompt, terms, total_s=TOTAL_S)
 
 
 def _judge_reply(kind: str, reply: Reply, body: bytes) -> tuple[bool, str]:
@@ -121,6 +127,10 @@ def _judge_reply(kind: str, reply: Reply, body: bytes) -> tuple[bool, str]:
         return False, f"Not an answer: {failure.raw or failure.message}"
     if answer.error is not None:
         return False, own_text
+    if kind == EMBEDDINGS:
+        assert answer.native is not None
+        numbers = read_vector(answer.native.value["vectors"][0])
+        return True, f"A vector of {len(numbers)} dimensions."
     texts = map(answer.message.get, ("content", "reasoning", "reasoning_content"))
     text = next((each for each in texts if isinstance(each, str) and each), "")
     return True, text[:_SHOWN_CHARS] or "An answer without text."

@@ -6,7 +6,7 @@ changes afterwards; a request keeps the one it began with.
 
 import hashlib
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from functools import lru_cache
@@ -101,6 +101,13 @@ class ProviderEntry:
         return f"<ProviderEntry {self.slug}>"
 
 
+def find_wire_kind(provider_kind: str, output_modalities: Sequence[str]) -> str:
+    """The format in which an endpoint is asked."""
+    # A provider of chat serves embeddings beside, at a path of their own.
+    embeds = EMBEDDINGS in output_modalities and "text" not in output_modalities
+    return EMBEDDINGS if embeds and provider_kind == "openai" else provider_kind
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class EndpointEntry:
     """One provider serving one model, with everything inherited already filled in.
@@ -161,10 +168,7 @@ class EndpointEntry:
         key = self.tag.casefold()
         # Nearly all tags are their own key, and one string of each is enough.
         _put(self, "tag_key", self.tag if key == self.tag else key)
-        kind, outputs = self.provider.kind, self.output_modalities
-        # A provider of chat serves embeddings beside, at a path of their own.
-        embeds = kind == "openai" and EMBEDDINGS in outputs and "text" not in outputs
-        _put(self, "wire_kind", EMBEDDINGS if embeds else kind)
+        _put(self, "wire_kind", find_wire_kind(self.provider.kind, self.output_modalities))
         prices = self.prices
         _put(self, "token_usd", _UNPRICED if prices is None else prices.token_usd)
         _put(self, "token_price", math.inf if prices is None else prices.token_price)

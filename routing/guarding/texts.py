@@ -51,8 +51,12 @@ def change_texts(chat: ChatRequest, change: Change) -> ChatRequest:
         return _change_decisions(chat, change)
     body = _body(chat.body, change)
     if chat.format == "embeddings":
-        original = chat.original and {**chat.original, "input": read_input(body)}
-        return chat if body is chat.body else _measure_anew(chat, body, original)
+        if body is chat.body:
+            return chat
+        inputs = read_input(body)
+        original = chat.original and {**chat.original, "input": inputs}
+        changed = _measure_anew(chat, body, original)
+        return replace(changed, input_chars=tuple(map(len, inputs)))
     original = None if chat.original is None else _body(chat.original, change)
     if body is chat.body and original is chat.original:
         return chat

@@ -111,6 +111,18 @@ def malformed_answer(why: str, *, raw: bytes = b"") -> UpstreamFailure:
     )
 
 
+def unfit_answer(why: str) -> UpstreamFailure:
+    """A whole answer of an endpoint that is well, but cannot do what the request says. Each of the
+    model's endpoints would bill the same."""
+    return UpstreamFailure(
+        status=400,
+        told_status=400,
+        error_type="invalid_request",
+        message=why,
+        elsewhere=False,
+    )
+
+
 def refused_answer() -> UpstreamFailure:
     """A whole answer in which the model refuses, where the caller listed another model."""
     return UpstreamFailure(

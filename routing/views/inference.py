@@ -348,7 +348,10 @@ class EmbeddingsViewSet(InferenceViewSet):
         self, request: HttpRequest, progress: RequestProgress, slot: Slot
     ) -> HttpResponseBase:
         guard = progress.context.caller.guard
-        reads_texts = guard is not None and bool(guard.filters or guard.external_guards)
+        reads_texts = guard is not None and (
+            bool(guard.filters)
+            or any(each.guard.looks_at("input") for each in guard.external_guards)
+        )
         if reads_texts and has_tokens(progress.context.chat):
             raise InvalidRequest("input: guardrails read texts, send texts instead of tokens")
         return super()._answer(request, progress, slot)

@@ -59,6 +59,9 @@ def test_an_answer_shows_its_first_words_and_leaves_the_books_alone(
     for kind in ("anthropic", "responses"):
         Provider.objects.update(kind=kind)
         assert send(admin_client, row).said == "Simulated answer to: Say hello."
+    Provider.objects.update(kind="openai")
+    Model.objects.update(output_modalities=["embeddings"])
+    assert send(admin_client, row).said == "A vector of 256 dimensions."
 
 
 def test_a_refusal_is_told_in_the_upstreams_own_words(

@@ -30,7 +30,6 @@ from routing.upstreams.failures import (
     UpstreamFailure,
     from_error_object,
     from_outbound_error,
-    malformed_answer,
     refused_answer,
 )
 from routing.upstreams.wires import get_wire
@@ -149,8 +148,9 @@ def _read_answer(progress: RequestProgress, attempt: Attempt, reply: Reply) -> A
         raise from_outbound_error(error) from error
     answer = get_wire(attempt.endpoint.wire_kind).answer(raw, reply.headers.get("content-type", ""))
     chat = progress.context.chat
-    if chat.input_chars and (why := find_mismatch(answer, chat.input_chars, chat.original)):
-        raise malformed_answer(why)
+    if chat.input_chars and (failure := find_mismatch(answer, chat.input_chars, chat.original)):
+        _note_unserved(progress, attempt, answer)
+        raise failure
     attempt.ended = attempt.first_token = process.now()
     attempt.upstream_id = answer.upstream_id
     return answer

@@ -338,7 +338,8 @@ def measure_demand(chat: ChatRequest) -> Demand:
     """The size of a request."""
     return Demand(
         text_bytes=chat.text_bytes,
-        messages=chat.message_count,
+        # Each input of embeddings may have a beginning and an end of its own.
+        messages=max(chat.message_count, len(chat.input_chars)),
         media_parts=chat.media_parts,
         images=chat.image_parts,
         output_tokens_asked=chat.max_output_tokens,

@@ -12,6 +12,7 @@ from routing.formats.caller import AnswerIdentity, CompleteAnswer, Ending
 from routing.formats.chat.request import ChatInvalid, ChatRequest
 from routing.formats.embeddings import EMBEDDINGS, INPUTS_MAX, has_tokens
 from routing.guarding.texts import change_texts
+from routing.serving.request.context import measure_demand
 
 VECTORS = [[0.5, -1.0], "AAAAPwAAgL8="]
 
@@ -53,7 +54,10 @@ def test_what_is_no_input_is_refused(given: Any) -> None:
 
 
 def test_there_are_2048_inputs_at_most_and_more_tokens_in_one() -> None:
-    assert len(read(["a"] * INPUTS_MAX).input_chars) == INPUTS_MAX
+    full = read(["a"] * INPUTS_MAX)
+    assert len(full.input_chars) == INPUTS_MAX
+    # A hold is also for what begins and ends each.
+    assert measure_demand(full).messages == INPUTS_MAX
     assert len(read([1] * (INPUTS_MAX + 1)).input_chars) == 1
     with pytest.raises(ChatInvalid, match="2048"):
         read(["a"] * (INPUTS_MAX + 1))
@@ -89,6 +93,7 @@ def test_filters_change_texts_and_what_is_sent_of_them(given: Any, changed: list
     request = change_texts(read(given), redact)
     assert request.original is not None
     assert request.original["input"] == changed
+    assert request.input_chars == tuple(map(len, changed))
     untouched = read("plain")
     assert change_texts(untouched, redact) is untouched
     # As guards read what is said.
