@@ -20,7 +20,7 @@ def start_lane(store: str, *arguments: str, output: IO[bytes] | None) -> subproc
 
 
 def wait_for(lane: subprocess.Popen[bytes]) -> int:
-    """Its status. Ctrl-C reaches the lanes too, and they end in an order of their own."""
+    """Return its exit status. Ctrl-C reaches the lanes too, which end in an order of their own."""
     while True:
         with suppress(KeyboardInterrupt):
             return lane.wait()
@@ -29,15 +29,16 @@ def wait_for(lane: subprocess.Popen[bytes]) -> int:
 def main() -> int:
     expression, *options = sys.argv[1:]
     cores = os.cpu_count() or 1
-    with tempfile.TemporaryFile() as told:
+    with tempfile.TemporaryFile() as smaller_output:
         on_sqlite = ["-n", str(max(1, cores // 2)), "-m", f"both and {expression}"]
         on_postgres = ["-n", str(cores + 1), "-m", expression]
-        smaller = start_lane("sqlite", *on_sqlite, *options, output=told)
+        smaller = start_lane("sqlite", *on_sqlite, *options, output=smaller_output)
         larger = start_lane("postgres", *on_postgres, *options, output=None)
         statuses = [wait_for(larger), wait_for(smaller)]
-        told.seek(0)
-        shutil.copyfileobj(told, sys.stdout.buffer)
-    return max(statuses)
+        smaller_output.seek(0)
+        shutil.copyfileobj(smaller_output, sys.stdout.buffer)
+    # A lane that was killed has a negative one.
+    return 1 if any(statuses) else 0
 
 
 if __name__ == "__main__":
