@@ -3,8 +3,7 @@ only now and then.
 
 Whoever asks the store may be given room for more of the same, counted as used at once, so that all
 processes together still never exceed a limit. It is given only where it is small beside what is
-left of the limit, and what was not needed of it goes back after `LEASE_S`. While a process goes on
-needing it, it asks ahead: no request waits then, but where a window begins.
+left of the limit, and what was not needed of it goes back after `LEASE_S`.
 """
 
 import time
@@ -14,8 +13,6 @@ from typing import Final, Protocol
 
 # Whoever needs more of a limit than it has left, while others hold this, is refused for so long.
 LEASE_S: Final = 0.25
-# From then on before its end more is asked for.
-_AHEAD_S: Final = LEASE_S / 2
 # At most so many requests' worth, each of them a small share of what is left, or none at all.
 REQUESTS_MAX: Final = 256
 REQUESTS_MIN: Final = 16
@@ -37,13 +34,11 @@ class LeasedLimit(Protocol):
 
 @dataclass(slots=True)
 class _Lease:
-    """Room in the window that began at `start`, until that moment of this process's own clock.
-    `is_asked_ahead` says that somebody asks for what follows."""
+    """Room in the window that began at `start`, until that moment of this process's own clock."""
 
     start: int
     room: int
     until: float
-    is_asked_ahead: bool = False
 
 
 class LimitLeases:
@@ -62,8 +57,6 @@ class LimitLeases:
         self.clock = clock
         self._leases: dict[str, _Lease] = {}
         self._will_sweep = False
-        # Whether whoever took last is to ask for more of the same, which nobody does yet.
-        self.asks_ahead = False
 
     def take(self, limits: Sequence[LeasedLimit]) -> tuple[int, ...] | None:
         """Take from what is held of all the limits: when their windows began. None where something
@@ -71,14 +64,10 @@ class LimitLeases:
         found = self._find_leases(limits)
         if found is None:
             return None
-        ahead_of = self.clock() + _AHEAD_S
-        self.asks_ahead = False
         starts = []
         for each, held in zip(limits, found, strict=True):
             held.room -= each.cost
             starts.append(held.start)
-            if held.until <= ahead_of and not held.is_asked_ahead:
-                held.is_asked_ahead = self.asks_ahead = True
         return tuple(starts)
 
     def has_room(self, limits: Sequence[LeasedLimit]) -> bool:
@@ -104,16 +93,19 @@ class LimitLeases:
         at_s: float,
         asked_at: float,
     ) -> None:
-        """Hold room for so many requests, in place of what is held. The store gave it at its Unix
-        time `at_s`, to who asked at `asked_at` by `clock` or earlier.
+        """Hold room for so many requests more. The store gave it at its Unix time `at_s`, to who
+        asked at `asked_at` by `clock` or earlier.
 
         What is held is never used in the next window: its end is counted from when it was asked.
         """
-        until = asked_at + LEASE_S
+        now, until = self.clock(), asked_at + LEASE_S
         unwanted = []
         for each, start in zip(limits, starts, strict=True):
             room = requests * each.cost
             held = self._leases.get(each.scope)
+            if held is not None and held.start == start and held.until > now:
+                held.room += room
+                continue
             if held is not None:
                 unwanted.append((each.scope, held.start, -held.room))
             end = asked_at + (start + each.window_s - at_s) - _TICK_S

@@ -96,12 +96,9 @@ class LimitStore:
         self._waiting: list[_LimitOrder] = []
         self._is_sending = self._will_send = False
 
-    def take(
-        self, limits: Sequence[Sequence[Any]], *, is_ahead: bool = False
-    ) -> LimitAnswer | None:
+    def take(self, limits: Sequence[Sequence[Any]]) -> LimitAnswer | None:
         """Take from all limits, each `(scope, most, window_s, cost)`, or from none; on an event
-        loop perhaps for more requests of the same, which `is_ahead` is there for. None where the
-        store does not answer."""
+        loop perhaps for more requests of the same. None where the store does not answer."""
         if not self._hints.is_configured:
             return None
         parts = [tuple(limit) for limit in limits]
@@ -109,8 +106,7 @@ class LimitStore:
             # There is nobody to share with.
             return self._send_alone((_TAKE, parts, *_NO_MORE))
         # Of a crowd one asks for more.
-        more_max = REQUESTS_MAX if is_ahead or not self._waiting else 0
-        text = (_TAKE, parts, REQUESTS_MIN, more_max, SHARE)
+        text = (_TAKE, parts, REQUESTS_MIN, 0 if self._waiting else REQUESTS_MAX, SHARE)
         return self._take(text)
 
     def look(self, limits: Sequence[Sequence[Any]]) -> LimitAnswer | None:

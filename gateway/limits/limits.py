@@ -10,7 +10,7 @@ import math
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from functools import cache, partial
+from functools import cache
 from typing import Final, NamedTuple, TypeVar
 
 from gateway.eventloop import run_later
@@ -102,8 +102,6 @@ class RateLimiter:
         """Take from all of them, or from none where one is used up."""
         starts = self._leases.take(limits)
         if starts is not None:
-            if self._leases.asks_ahead:
-                run_later(0.0, partial(self._ask_ahead, limits))
             return Taken(limits, starts)
         asked_at = self._leases.clock()
         answer = self._store.take(limits)
@@ -114,15 +112,6 @@ class RateLimiter:
         if isinstance(taken, Exceeded):
             _keep(self._refused, taken.limit.scope, (self._clock(), taken.used))
         return taken
-
-    def _ask_ahead(self, limits: tuple[Limit, ...]) -> None:
-        """Take for requests that are still to come."""
-        asked_at = self._leases.clock()
-        answer = self._store.take(limits, is_ahead=True)
-        taken = self._apply_answer(limits, answer) if answer else None
-        if answer is not None and isinstance(taken, Taken):
-            requests, at_s = 1 + answer.more, answer.at_s
-            self._leases.put(limits, taken.starts, requests, at_s=at_s, asked_at=asked_at)
 
     def find_exceeded(self, *limits: Limit) -> Exceeded | None:
         """What `take` would be refused with now. Takes nothing, not even for a moment."""

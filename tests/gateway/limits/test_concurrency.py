@@ -89,36 +89,6 @@ def test_a_place_serves_the_next_request_of_its_process_for_a_moment(
     assert [isinstance(one.take([wide]), list) for _ in range(2)] == [True, False]
 
 
-def test_the_word_of_places_in_use_is_confirmed_ahead_and_what_was_forgotten_told_again(
-    valkey: ValkeyServer, new_bound: Bound
-) -> None:
-    wide, client = new_bound._replace(most=64), redis.Redis.from_url(valkey.url)
-    one, two = Process(valkey.url), Process(valkey.url)
-    name = f"{cache_key('places')}:{wide.scope}"
-
-    def use_place() -> None:
-        places = one.take([wide])
-        assert isinstance(places, list)
-        one.give_back(places)
-
-    use_place()
-    client.flushdb()
-    for _ in range(3):
-        one.now += 0.8 * SPARE_S
-        use_place()
-        # It has its place, and asks the store beside its work.
-        one.pass_time()
-        assert client.zcard(name) == 1
-    for _ in range(wide.most // 2):
-        assert isinstance(two.take([wide]), list)
-    one.now += 0.8 * SPARE_S
-    use_place()
-    one.pass_time()
-    one.pass_time()
-    # Half of them are taken: nobody keeps any.
-    assert client.zcard(name) == wide.most // 2
-
-
 def test_of_several_bounds_none_is_taken_where_one_is_reached(
     valkey: ValkeyServer, new_bound: Bound
 ) -> None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from gateway.limits.limit_leases import LEASE_S, LimitLeases
+from gateway.limits.limit_leases import LimitLeases
 from gateway.limits.limit_store import LimitAnswer, LimitStore
 from gateway.limits.limits import DAY_S, Exceeded, Limit, RateLimiter, Taken
 from gateway.shared_cache import SharedCache
@@ -19,7 +19,7 @@ class ScriptedStore(LimitStore):
         self.told: list[list[tuple[str, int, int]]] = []
         self.flushed = False
 
-    def take(self, limits: object, *, is_ahead: bool = False) -> LimitAnswer | None:
+    def take(self, limits: object) -> LimitAnswer | None:
         return self.answer
 
     look = take
@@ -35,7 +35,7 @@ class Scripted:
     """A process with such a store, in the middle of a day."""
 
     def __init__(self) -> None:
-        self.start, self.now = DAY_S * 20_000, DAY_S * 20_000 + 1000.0
+        self.start, self.now = DAY_S * 20_000, DAY_S * 20_000 + 1000
         self.store = ScriptedStore()
         self.limiter = RateLimiter(NOWHERE, clock=lambda: self.now)
         self.limiter._store = self.store
@@ -108,18 +108,3 @@ def test_room_that_the_store_gave_is_used_without_it_and_given_back_at_the_end()
     assert told.pop() == [("a", process.start, 4)]
     limiter.close()
     assert (told, process.store.flushed) == ([[("a", process.start, -(3 - 1) * 10 - 3)]], True)
-
-
-def test_a_process_that_goes_on_asks_ahead_and_no_request_waits() -> None:
-    process = Scripted()
-    limiter, told = process.limiter, process.store.told
-    process.say(40, more=3)
-    limiter.take(A)
-    process.now += 0.8 * LEASE_S
-    process.say(80, more=1)
-    assert isinstance(limiter.take(A), Taken)
-    # For what was left of it the store gave as much anew.
-    assert told == [[("a", process.start, -20)]]
-    process.now += 0.6 * LEASE_S
-    process.say(100, refused=1)
-    assert [isinstance(limiter.take(A), Taken) for _ in range(3)] == [True, True, False]
