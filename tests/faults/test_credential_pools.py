@@ -16,6 +16,7 @@ APART = bench.model("apart/model", bench.endpoint("apart"))
 PAIR = bench.model("paired/model", bench.endpoint("pooled"), bench.endpoint("second"))
 MENDING = bench.model("mending/model", bench.endpoint("mending"))
 COUNTED = bench.model("counted/model", bench.endpoint("counting"))
+VECTORS = bench.model("a/vectors", bench.endpoint("pooled"), output_modalities=["embeddings"])
 
 
 def name_sent(entry: dict[str, Any]) -> str:
@@ -48,7 +49,7 @@ def pooling(gateway_with: Any, simulator: Any) -> Any:
     counting = pool_of(simulator, "counting", one=1, two=1, three=0)
     counting |= {"kind": "anthropic", "base_url": f"{simulator.url}/pooled/v1"}
     server = gateway_with(
-        [POOLED, APART, PAIR, MENDING, COUNTED],
+        [POOLED, APART, PAIR, MENDING, COUNTED, VECTORS],
         providers=[*pools, counting, *bench.personas(simulator)],
         ROUTER_ENDPOINT_RETRIES="0",
         ROUTER_CREDENTIAL_PARK_SECONDS="2",
@@ -172,6 +173,20 @@ def test_what_nobody_has_read_is_spent_on_the_credential_that_it_came_with(
     used = name_sent(desk.upstream.requests("pooled")[0])
     after = spend(desk)
     assert after[used][1] > before[used][1]
+
+
+def test_vectors_that_do_not_fit_are_spent_too(desk: Desk) -> None:
+    before = spend(desk)
+    usage = {"prompt_tokens": 1_000, "total_tokens": 1_000}
+    vectors = {"data": [{"index": 0, "embedding": [0.5]}], "usage": usage}
+    desk.upstream.script("pooled", {"json": vectors})
+    asked = {"model": "a/vectors", "input": "Hello", "dimensions": 3}
+
+    answer = desk.server.post("/api/v1/embeddings", key=desk.account.api_key, json=asked)
+
+    assert answer.status_code == 400, answer.text
+    used = name_sent(desk.upstream.requests("pooled")[0])
+    assert spend(desk)[used][1] > before[used][1]
 
 
 def test_prompts_are_counted_with_one_that_is_not_parked(desk: Desk) -> None:
