@@ -47,7 +47,9 @@ def embed_text(
     except GatewayError as error:
         if isinstance(error.__cause__, GreenletExit):
             raise
-        return Embedded(None, error_type=error.error_type)
+        # There is a record of what an upstream was asked.
+        its_id = progress.context.generation_id if progress and progress.attempts else None
+        return Embedded(None, its_id, error_type=error.error_type)
     except Exception as error:
         # Whatever it breaks on, the request itself goes on without it.
         log.exception("An embedding failed", exc_info=error)

@@ -52,11 +52,12 @@ Embed = Callable[[str, str, float], Embedded]
 class AnswerSearch(NamedTuple):
     """What a plugin may use to find an answer. `body` is the request as it was sent; `name` names
     the same request with these bodies, by the rules of the response cache; `embed` asks a model
-    for the vector of a text."""
+    for the vector of a text. With `is_anew` none is to be found, and the next one kept."""
 
     body: JsonObject
     name: Callable[..., str]
     embed: Embed
+    is_anew: bool = False
 
 
 class Plugin:

@@ -75,7 +75,8 @@ def list_texts(chat: ChatRequest) -> list[str]:
             texts[text] = None
         return text
 
-    change_texts(replace(chat, original=None), note_text)
+    # What decides has its texts in its own body alone; of others it says the same again.
+    change_texts(chat if chat.decides else replace(chat, original=None), note_text)
     return list(texts)
 
 

@@ -8,7 +8,13 @@ from routing.formats.chat.request import ChatRequest
 from routing.formats.plugins import SEMANTIC_MS, SEMANTIC_THRESHOLD, SEMANTIC_TTL_S
 from routing.plugins.interface import AnswerSearch, Plugin
 from routing.response_cache.cached_answers import Entry
-from routing.response_cache.near_answers import find_near, normalize, put_near, split_last_text
+from routing.response_cache.near_answers import (
+    NOT_NEAR,
+    find_near,
+    normalize,
+    put_near,
+    split_last_text,
+)
 
 ID: Final = "semantic-cache"
 _PLACES: Final = 4
@@ -44,7 +50,7 @@ class SemanticCache(Plugin):
             return self._tell(None)
         group = search.name(sent[1], split[1])
         threshold = self.settings.get("threshold", SEMANTIC_THRESHOLD)
-        near = find_near(group, vector, threshold)
+        near = NOT_NEAR if search.is_anew else find_near(group, vector, threshold)
         told: dict[str, Any] = {"result": "miss" if near.entry is None else "hit"}
         if near.similarity > -1:
             told["similarity"] = round(near.similarity, _PLACES)

@@ -188,23 +188,34 @@ def zero_usage(usage: object) -> Any:
 
 
 class LocalStore:
-    """The places of one process. Values are sealed, and each lives for its own time."""
+    """The places of one process. Values are sealed, and each lives for its own time. The oldest
+    goes where all are larger than so many answers may be."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._values: dict[int, tuple[float, bytes]] = {}
+        self._bytes = 0
 
     def find(self, place: int) -> bytes | None:
         with self._lock:
             until, value = self._values.get(place, (0.0, b""))
             if until > time.monotonic():
                 return value
-            self._values.pop(place, None)
+            self._drop(place)
             return None
 
     def put(self, place: int, value: bytes, ttl_s: int) -> None:
+        entries_max = settings.ROUTER_RESPONSE_CACHE_ENTRIES
+        bytes_max = entries_max * settings.ROUTER_RESPONSE_CACHE_ENTRY_BYTES
         with self._lock:
+            self._drop(place)
             self._values[place] = (time.monotonic() + ttl_s, value)
+            self._bytes += len(value)
+            while self._bytes > bytes_max and len(self._values) > 1:
+                self._drop(next(iter(self._values)))
+
+    def _drop(self, place: int) -> None:
+        self._bytes -= len(self._values.pop(place, (0.0, b""))[1])
 
 
 @cache

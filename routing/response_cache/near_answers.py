@@ -22,8 +22,9 @@ _PURPOSE: Final = "near-answers"
 # Of a group; vectors that are long leave room for fewer.
 ENTRIES_MAX: Final = 256
 _INDEX_BYTES_MAX: Final = 1_048_576
-# To compare so many takes 2 ms where they have 1,536 dimensions.
-_COMPARED_IN_A_ROW: Final = 32
+DIMENSIONS_MAX: Final = 16_384
+# To compare so many takes 5 ms.
+_NUMBERS_IN_A_ROW: Final = 49_152
 # When the answer runs out, and the hash of its name.
 _HEAD: Final = struct.Struct("<d32s")
 _FLOAT_BYTES: Final = 4
@@ -35,6 +36,9 @@ class NearAnswer(NamedTuple):
 
     entry: Entry | None
     similarity: float
+
+
+NOT_NEAR: Final = NearAnswer(None, -1.0)
 
 
 def split_last_text(body: Mapping[str, Any]) -> tuple[str, JsonObject] | None:
@@ -58,7 +62,9 @@ def split_last_text(body: Mapping[str, Any]) -> tuple[str, JsonObject] | None:
 
 
 def normalize(vector: Sequence[float]) -> tuple[float, ...] | None:
-    """A vector of the length 1; None for one that points nowhere."""
+    """A vector of the length 1; None for one that points nowhere, or takes long to compare."""
+    if len(vector) > DIMENSIONS_MAX:
+        return None
     length = math.sqrt(sum(map(mul, vector, vector)))
     return tuple(number / length for number in vector) if 0 < length < math.inf else None
 
@@ -66,8 +72,9 @@ def normalize(vector: Sequence[float]) -> tuple[float, ...] | None:
 def find_near(group: str, vector: Sequence[float], threshold: float) -> NearAnswer:
     """The answer whose text is nearest to this one's `normalize`d vector, if near enough."""
     now, best, best_name = time.time(), -1.0, b""
+    in_a_row = max(1, _NUMBERS_IN_A_ROW // len(vector))
     for place, (until, name, packed) in enumerate(_read_index(group, len(vector))):
-        if place % _COMPARED_IN_A_ROW == _COMPARED_IN_A_ROW - 1:
+        if place % in_a_row == in_a_row - 1:
             yield_control()
         similarity = sum(map(mul, vector, struct.unpack(f"<{len(vector)}f", packed)))
         if similarity > best and until > now:
@@ -80,12 +87,14 @@ def find_near(group: str, vector: Sequence[float], threshold: float) -> NearAnsw
 
 
 def put_near(group: str, vector: Sequence[float], entry: Entry) -> None:
-    """Keep an answer for texts near this vector. Of two that are kept at once one may be lost."""
+    """Keep an answer for texts near this vector, in place of the one for the very same vector. Of
+    two that are kept at once one may be lost."""
     name = sha256(f"{group} {entry.generation_id}".encode()).digest()
     put(name.hex(), pack_entry(entry, name.hex()), ttl_s=entry.ttl_s)
     now = time.time()
-    kept = [each for each in _read_index(group, len(vector)) if each[0] > now]
-    kept.append((now + entry.ttl_s, name, struct.pack(f"<{len(vector)}f", *vector)))
+    own = struct.pack(f"<{len(vector)}f", *vector)
+    kept = [each for each in _read_index(group, len(vector)) if each[0] > now and each[2] != own]
+    kept.append((now + entry.ttl_s, name, own))
     size = _HEAD.size + len(vector) * _FLOAT_BYTES
     kept = kept[-min(ENTRIES_MAX, max(1, _INDEX_BYTES_MAX // size)) :]
     index = b"".join(_HEAD.pack(until, name) + packed for until, name, packed in kept)

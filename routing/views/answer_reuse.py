@@ -114,7 +114,8 @@ class AnswerReuse:
         progress = self._progress
         if self._embed is None:
             return None
-        search = AnswerSearch(self._body, self._name_bodies, self._embed)
+        is_anew = self._wish is not None and self._wish.clears
+        search = AnswerSearch(self._body, self._name_bodies, self._embed, is_anew)
         for plugin in self._plugins:
             before = len(plugin.stages)
             entry = plugin.find_answer(progress.context.chat, search)
@@ -126,7 +127,10 @@ class AnswerReuse:
         return None
 
     def _name_bodies(self, *bodies: JsonObject) -> str:
-        return self._build_name(bodies=bodies)
+        # What other filters would make of a text that these bodies lack is not known from them.
+        guard = self._progress.context.caller.guard
+        filters = repr(guard.filters) if guard is not None and guard.filters else ""
+        return self._build_name(bodies=(*bodies, {"filters": filters}))
 
     def find_stored(self) -> Entry | None:
         """The answer in the cache."""

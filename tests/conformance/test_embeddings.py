@@ -112,6 +112,16 @@ def test_guards_of_answers_alone_leave_tokens_as_they_are(desk: Desk) -> None:
     assert ask(desk, [1, 2]).status_code == 200
 
 
+def test_external_guards_are_shown_inputs_and_leave_vectors_as_they_are(desk: Desk) -> None:
+    guard = {"kind": "moderation", "provider": "gamma", "action": "block", "on": "both"}
+    make_assigned(
+        desk, external_guards=[guard], output_filters=[{"pattern": "a", "action": "block"}]
+    )
+    answers = [ask(desk, ["Hello", text]) for text in ("A text about violence.", "and more")]
+    assert [each.status_code for each in answers] == [403, 200], answers[1].text
+    assert len(exact(answers[1])["data"]) == 2
+
+
 def test_the_response_cache_repeats_vectors_for_nothing(desk: Desk) -> None:
     headers = {"X-Router-Cache": "true"}
     first = exact(ask(desk, headers=headers))

@@ -1,13 +1,16 @@
 """The plugin `semantic-cache` over HTTP: answers to texts that mean the same."""
 
 import re
+from dataclasses import replace
 from typing import Any
 
 import pytest
 import requests
 from openai import OpenAI
 
-from tests.conformance.desk import Desk, exact, saying
+from tests.conformance.desk import Desk, changed_workspace, exact, saying
+from tests.conformance.guarded import set_guardrail
+from tests.conformance.test_management_rows_presets import make_ok
 from tests.support.gateways import seed_account
 
 PLUGIN = {"id": "semantic-cache", "model": "acme/vectors", "threshold": 0.7}
@@ -104,12 +107,41 @@ def test_everything_but_the_last_text_must_be_the_same(
     assert result(ask(desk, text, **body)) == "MISS"
 
 
-def test_no_other_account_hits_and_nobody_who_does_not_ask(desk: Desk) -> None:
+def test_no_other_account_or_key_hits_and_nobody_who_does_not_ask(desk: Desk) -> None:
     assert result(ask(desk, ASKED)) == "MISS"
     other = Desk(desk.server, desk.upstream, seed_account(desk.server))
     assert result(ask(other, ASKED)) == "MISS"
+    named = {"name": "other", "workspace_id": desk.account.workspace_id}
+    key = desk.manage("POST", "/keys", named).json()["key"]
+    beside = Desk(desk.server, desk.upstream, replace(desk.account, api_key=key))
+    assert result(ask(beside, ASKED)) == "MISS"
     assert result(ask(desk, ASKED, plugins=[])) is None
     assert result(ask(desk, ASKED)) == "HIT"
+    # Where they share the response cache they share this one.
+    changed_workspace(desk, response_cache=True)
+    assert [result(ask(desk, ASKED)), result(ask(beside, NEAR))] == ["MISS", "HIT"]
+
+
+def test_other_content_filters_and_zero_retention_get_no_answer(desk: Desk) -> None:
+    assert result(ask(desk, ASKED)) == "MISS"
+    assert result(ask(desk, NEAR, provider={"zdr": True}, model="acme/small")) is None
+    set_guardrail(desk, content_filters=[{"pattern": "never said", "action": "redact"}])
+    assert [result(ask(desk, ASKED)) for _ in range(2)] == ["MISS", "HIT"]
+
+
+def test_a_preset_names_it_and_an_answer_is_made_anew_where_that_is_asked(desk: Desk) -> None:
+    make_ok(desk, "/near/chat/completions", {"model": desk.model, "plugins": [PLUGIN]})
+
+    def ask_anew(text: str, *, clears: bool = False) -> requests.Response:
+        headers = {"X-Router-Cache": "true", "X-Router-Cache-Clear": str(clears).lower()}
+        body = {"model": desk.model, "preset": "near", "messages": saying(text)}
+        path, key = "/api/v1/chat/completions", desk.account.api_key
+        return desk.server.post(path, key=key, json=body, headers=headers)
+
+    answers = [ask_anew(ASKED), ask_anew(ASKED, clears=True), ask_anew(NEAR)]
+    assert [result(each) for each in answers] == ["MISS", "MISS", "HIT"]
+    source = answers[2].headers["X-Router-Cache-Source-Id"]
+    assert source == answers[1].headers["X-Generation-Id"]
 
 
 @pytest.mark.parametrize("model", ["acme/solo", "acme/nothing"])
@@ -128,6 +160,8 @@ def test_a_vector_that_comes_too_late_is_not_waited_for(desk: Desk) -> None:
     desk.model = "acme/text"
     response = ask(desk, ASKED, plugins=[{**PLUGIN, "timeout_ms": 100}])
     assert result(response) == "FAILED"
+    (stage,) = exact(response)["router_metadata"]["pipeline"]
+    assert desk.generation(stage["data"]["embedding_id"])["api_type"] == "embeddings"
 
 
 def test_results_of_tools_and_media_are_not_looked_up(desk: Desk) -> None:

@@ -8,6 +8,7 @@ from gateway.http.jsonio import JsonObject, dumps
 from routing.entities.exchange import Answer
 from routing.formats.caller import AnswerPieces, CompleteAnswer, Ending, ToolActivity
 from routing.formats.chat.answer import clean_message, count_text_chars, join_logprobs, merge_pieces
+from routing.formats.embeddings import join_answer
 from routing.guarding.answer_texts import CALLED, CAME_TO
 from routing.guarding.output_guard import OutputGuard
 from routing.plugins.interface import replace_text, rewrite_message
@@ -135,7 +136,8 @@ def _finish_answer(progress: RequestProgress, attempt: Attempt, answer: Answer) 
     def write() -> bytes:
         if context.conversation_key is not None:
             remember(context.conversation_key, attempt.endpoint, usage)
-        return dumps(_build_body(progress, attempt, answer, message, outcome))
+        body = _build_body(progress, attempt, answer, message, outcome)
+        return join_answer(body) if context.chat.input_chars else dumps(body)
 
     body = settle(progress, outcome, meanwhile=write)
     assert body is not None

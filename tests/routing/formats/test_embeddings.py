@@ -6,15 +6,14 @@ from typing import Any
 
 import pytest
 
-from gateway.http.jsonio import dumps
 from routing.entities.exchange import Native
 from routing.formats.caller import AnswerIdentity, CompleteAnswer, Ending
 from routing.formats.chat.request import ChatInvalid, ChatRequest
-from routing.formats.embeddings import EMBEDDINGS, INPUTS_MAX, has_tokens
+from routing.formats.embeddings import EMBEDDINGS, INPUTS_MAX, has_tokens, join_answer
 from routing.guarding.texts import change_texts
 from routing.serving.request.context import measure_demand
 
-VECTORS = [[0.5, -1.0], "AAAAPwAAgL8="]
+VECTORS = [b"[0.5, -1.0]", "AAAAPwAAgL8="]
 
 
 def read(given: Any = "Hello", **fields: Any) -> ChatRequest:
@@ -75,9 +74,9 @@ def test_vectors_are_written_as_they_are_wanted_however_they_came(
     served = AnswerIdentity("gen-emb-1", 5, "acme/v", "Acme")
     request = read(["a", "b"], **({"encoding_format": encoding} if encoding else {}))
     body = EMBEDDINGS.write_answer(CompleteAnswer(served, request, {}, None, None, ending))
-    written = json.loads(dumps(body))
+    written = json.loads(join_answer(body))
     assert [each["index"] for each in written["data"]] == [0, 1]
-    expected = VECTORS[1] if is_text else VECTORS[0]
+    expected = VECTORS[1] if is_text else [0.5, -1.0]
     assert [each["embedding"] for each in written["data"]] == [expected, expected]
     assert (written["object"], written["model"], written["id"]) == ("list", "acme/v", "gen-emb-1")
 

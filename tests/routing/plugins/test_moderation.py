@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from gateway.http.errors import Unavailable
 from routing.formats.chat.request import ChatRequest
+from routing.formats.decisions import DECISIONS
 from routing.plugins.interface import PluginContext
 from routing.plugins.moderation import Flagged, Moderation, list_texts, shorten
 from tests.routing.formats.chat_bodies import parse_fields
@@ -73,6 +74,13 @@ def test_the_hook_is_shown_every_text_once() -> None:
     assert {"system", "part", "said", "result", "argument"} <= set(seen)
     assert len(seen) == len(set(seen))
     assert PICTURE not in seen
+
+
+def test_the_hook_is_shown_what_is_to_be_decided() -> None:
+    questions = {"q": {"type": "noul", "instructions": "Is it so?"}}
+    body = {"model": "a/m", "state": "It is.", "questions": questions}
+    chat = DECISIONS.parse(body, session_header=None, models_max=1)
+    assert list_texts(chat) == ["It is.", "Is it so?"]
 
 
 @given(st.text(max_size=300))

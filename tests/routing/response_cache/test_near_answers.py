@@ -1,12 +1,19 @@
 """Answers to texts that are near each other: nearness, groups and how much is kept."""
 
+import time
 from typing import Any
 
 import pytest
 
 from routing.response_cache import near_answers
-from routing.response_cache.cached_answers import Entry, forget_all
-from routing.response_cache.near_answers import find_near, normalize, put_near, split_last_text
+from routing.response_cache.cached_answers import Entry, LocalStore, find, forget_all, put
+from routing.response_cache.near_answers import (
+    NOT_NEAR,
+    find_near,
+    normalize,
+    put_near,
+    split_last_text,
+)
 
 GROUP, OTHER = "a" * 64, "b" * 64
 EAST, NORTH = (1.0, 0.0), (0.0, 1.0)
@@ -44,7 +51,33 @@ def test_a_group_keeps_so_many_and_the_newest(monkeypatch: pytest.MonkeyPatch) -
     assert find_near(GROUP, NORTH, 0.9).entry is not None
 
 
-def test_a_vector_of_nothing_has_no_direction() -> None:
+def test_the_same_vector_s_next_answer_takes_the_place_of_the_first() -> None:
+    for name in ("first", "second"):
+        put_near(GROUP, EAST, entry(name))
+    found = find_near(GROUP, EAST, 0.9).entry
+    assert found is not None
+    assert found.generation_id == "second"
+    # Sealed for its group.
+    put(OTHER, find(GROUP) or b"", ttl_s=60)
+    assert find_near(OTHER, EAST, 0.1) == NOT_NEAR
+
+
+def test_an_answer_ends_with_its_time() -> None:
+    put_near(GROUP, EAST, entry("past")._replace(stored_at=time.time() - 60))
+    assert find_near(GROUP, EAST, 0.9).entry is None
+
+
+def test_a_process_keeps_as_much_as_so_many_answers_may_take(settings: Any) -> None:
+    settings.ROUTER_RESPONSE_CACHE_ENTRIES, settings.ROUTER_RESPONSE_CACHE_ENTRY_BYTES = 3, 100
+    store = LocalStore()
+    for place in range(3):
+        store.put(place, b"x" * 100, 60)
+    store.put(1, b"x" * 150, 60)
+    assert [store.find(place) is not None for place in range(3)] == [False, True, True]
+
+
+def test_a_vector_of_nothing_has_no_direction_and_one_too_long_is_not_compared() -> None:
+    assert normalize((1.0,) * (near_answers.DIMENSIONS_MAX + 1)) is None
     assert normalize((0.0, 0.0)) is None
     assert normalize((0.0, 2.0)) == NORTH
 

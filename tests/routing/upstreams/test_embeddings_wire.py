@@ -7,6 +7,7 @@ import pytest
 
 from routing.entities.exchange import Prompt, Terms
 from routing.statistics.observation import is_request_at_fault
+from routing.upstreams import embeddings
 from routing.upstreams.embeddings import EMBEDDINGS, find_mismatch
 from routing.upstreams.failures import UpstreamFailure
 
@@ -36,7 +37,7 @@ def test_a_call_holds_what_openai_names_and_the_hashed_user_and_asks_for_base64(
 
 def test_vectors_stand_in_the_order_of_their_inputs() -> None:
     answer = read(IN_BASE64, ONE, usage={"prompt_tokens": 7, "total_tokens": 7})
-    assert answer.native.value == {"vectors": [ONE["embedding"], IN_BASE64["embedding"]]}
+    assert answer.native.value["vectors"] == [b"[0.5, -1]", IN_BASE64["embedding"]]
     assert answer.usage == {"prompt_tokens": 7, "completion_tokens": 0}
     assert read(ONE, usage={"total_tokens": 7}).usage == answer.usage
 
@@ -59,12 +60,23 @@ def test_vectors_stand_in_the_order_of_their_inputs() -> None:
         [{**ONE, "embedding": "AADAfw=="}],
         [{**ONE, "embedding": "AACAfwAAgP8="}],
         [{**ONE, "embedding": [1e39]}],
+        [{**ONE, "embedding": [[0.5]]}],
+        [ONE, {"index": 1, "embedding": 0}],
     ],
 )
 def test_what_is_no_list_of_vectors_is_a_failure(data: list[Any]) -> None:
     with pytest.raises(UpstreamFailure) as caught:
         read(*data)
     assert caught.value.told_status == 502
+
+
+def test_others_get_their_turn_between_many_vectors(monkeypatch: pytest.MonkeyPatch) -> None:
+    turns: list[None] = []
+    monkeypatch.setattr(embeddings, "yield_control", lambda: turns.append(None))
+    many = [{"index": index, "embedding": [0.123456789] * 1_536} for index in range(100)]
+    vectors = read(*many).native.value["vectors"]
+    assert list(map(json.loads, vectors)) == [each["embedding"] for each in many]
+    assert len(turns) >= 4
 
 
 def test_an_error_object_with_200_is_one() -> None:
