@@ -1,10 +1,12 @@
 """What holds of money holds with each feature on: a crowd that cannot pay for all it asks, some of
 whom leave or ask twice, spends no more than its smallest limit (M1, M3, M4, M5), each answer costs
-what it says (M8), and the books add up (M10). Each feature is seen at work. M9 with all features on
-is `test_m9_kills`'s."""
+what it says (M8) at the prices before or after they change under the crowd (M7), and the books add
+up (M10). Each feature is seen at work. M9 with all features on is `test_m9_kills`'s."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
+from threading import Event
 from typing import Any
 
 import pytest
@@ -25,6 +27,10 @@ REQUESTS, AT_ONCE, MAX_TOKENS = 24, 8, 100
 ASKED = {"model": "plain/first", "messages": HELLO, "max_tokens": MAX_TOKENS}
 USAGE = {"prompt_tokens": 27, "completion_tokens": MAX_TOKENS}
 ONE_NANO = 27 * bench.CHEAP_NANO[0] + MAX_TOKENS * bench.CHEAP_NANO[1]
+# After so many of each crowd prices change from one to the other.
+CHANGED_AFTER = 4
+DEARER = {"prompt": "0.0000015", "completion": "0.000003"}
+PAID_NANO = frozenset({ONE_NANO, 27 * 1_500 + MAX_TOKENS * 3_000})
 CREDITS_USD, LIMIT_USD, LIMIT_NANO = "0.004", 0.003, 3_000_000
 GOOD = {"text": "Well met", "usage": USAGE}
 BUSY = {"status": 503, "json": {"error": {"message": "busy"}}}
@@ -97,7 +103,7 @@ class Feature:
     is_same: bool = False
     steps: tuple[dict[str, Any], ...] = (GOOD,)
     refusals: frozenset[int] = frozenset()
-    owed_nano: frozenset[int] | None = frozenset({ONE_NANO})
+    owed_nano: frozenset[int] | None = PAID_NANO
     generations: int = 1
     limit_nano: int = LIMIT_NANO
 
@@ -134,13 +140,13 @@ FEATURES = {
         body={"temperature": 0},
         is_same=True,
         steps=({"delay_s": 1.0, **GOOD},),
-        owed_nano=frozenset({0, ONE_NANO}),
+        owed_nano=PAID_NANO | {0},
     ),
     "exact cache": Feature(
         has_cache_status("HIT"),
         lambda desk: changed_workspace(desk, response_cache=True),
         is_same=True,
-        owed_nano=frozenset({0, ONE_NANO}),
+        owed_nano=PAID_NANO | {0},
     ),
     "output guardrail": Feature(
         lambda outcome: any(
@@ -198,35 +204,57 @@ FEATURES = {
 }
 
 
-@pytest.fixture(scope="module")
-def server(gateway_with: GatewayWith, simulator: SimulatedUpstream) -> GatewayServer:
+def list_providers(simulator: SimulatedUpstream) -> list[dict[str, Any]]:
     pooled = bench.provider("pooled", f"{simulator.url}/pooled/v1")
     del pooled["credential"]
     pooled["credentials"] = [
         {"label": label, "credential": f"secret-{label}", "weight": 1} for label in "ab"
     ]
     judge = bench.provider("judge", f"{simulator.url}/judge/v1", kind="decisions")
+    return [*bench.personas(simulator), pooled, judge]
+
+
+def list_models(pricing: dict[str, str]) -> list[dict[str, Any]]:
     deciding = {"provider": "judge", "upstream_model": "judge", "pricing": bench.CHEAP}
     parameters = [*bench.PARAMETERS, "structured_outputs"]
     first, second = (
-        bench.endpoint(slug, supported_parameters=parameters) for slug in ("first", "second")
+        bench.endpoint(slug, supported_parameters=parameters, pricing=pricing)
+        for slug in ("first", "second")
     )
+    return [
+        bench.model("plain/first", first),
+        bench.model("plain/second", second),
+        bench.model("plain/pair", first, second),
+        bench.model("plain/patient", first, first_byte_s=60),
+        bench.model("plain/pooled", bench.endpoint("pooled", pricing=pricing)),
+        bench.model("acme/judge", deciding, output_modalities=["decisions"]),
+    ]
+
+
+@pytest.fixture(scope="module")
+def server(gateway_with: GatewayWith, simulator: SimulatedUpstream) -> GatewayServer:
     return gateway_with(
-        [
-            bench.model("plain/first", first),
-            bench.model("plain/second", second),
-            bench.model("plain/pair", first, second),
-            bench.model("plain/patient", first, first_byte_s=60),
-            bench.model("plain/pooled", bench.endpoint("pooled")),
-            bench.model("acme/judge", deciding, output_modalities=["decisions"]),
-        ],
-        providers=[*bench.personas(simulator), pooled, judge],
+        list_models(bench.CHEAP),
+        providers=list_providers(simulator),
         ROUTER_RESPONSE_CACHE_ENABLED="true",
         ROUTER_ENDPOINT_RETRIES="2",
         ROUTER_RETRY_BACKOFF="0.01",
         ROUTER_FIRST_BYTE_TIMEOUT="10",
         WEB_CONCURRENCY="2",
     )
+
+
+def change_prices(desk: Desk, folder: Path, pricing: dict[str, str]) -> None:
+    catalogue = folder / "catalogue.yaml"
+    catalogue.write_text(bench.as_yaml(list_providers(desk.upstream), list_models(pricing)))
+    desk.server.manage("load_catalogue", str(catalogue))
+
+    def are_shown() -> bool:
+        models = desk.server.get("/api/v1/models", key=desk.account.api_key).json()["data"]
+        shown = {each["id"]: each["pricing"]["prompt"] for each in models}
+        return bool(shown["plain/first"] == pricing["prompt"])
+
+    desk.server.wait_until(are_shown)
 
 
 def send(desk: Desk, number: int, feature: Feature) -> Heard | None:
@@ -245,9 +273,10 @@ def send(desk: Desk, number: int, feature: Feature) -> Heard | None:
 
 @pytest.mark.parametrize("name", FEATURES)
 def test_a_crowd_spends_no_more_than_it_has(
-    server: GatewayServer, simulator: SimulatedUpstream, name: str
+    server: GatewayServer, simulator: SimulatedUpstream, tmp_path: Path, name: str
 ) -> None:
-    feature = FEATURES[name]
+    feature, has_even_place = FEATURES[name], list(FEATURES).index(name) % 2 == 0
+    new_pricing = DEARER if has_even_place else bench.CHEAP
     simulator.clear()
     desk = Desk(server, simulator, seed_account(server, credits_usd=CREDITS_USD))
     path = f"/keys/{desk.account.api_key_hash}"
@@ -259,9 +288,20 @@ def test_a_crowd_spends_no_more_than_it_has(
         simulator.script(other, *[GOOD] * many)
 
     twice = [_send_twice(desk, feature) for _ in range(2)]
-    crowd = at_a_time(AT_ONCE, REQUESTS, lambda number: send(desk, number, feature))
+
+    are_changed = Event()
+
+    def act(number: int) -> Heard | None:
+        if number == CHANGED_AFTER:
+            change_prices(desk, tmp_path, new_pricing)
+            are_changed.set()
+        if number > CHANGED_AFTER:
+            are_changed.wait(60)
+        return send(desk, number, feature)
+
+    crowd = at_a_time(AT_ONCE, REQUESTS, act)
     heard = [each for each in crowd if each is not None]
-    if feature.owed_nano == frozenset({ONE_NANO}):
+    if feature.owed_nano == PAID_NANO:
         _reach_limit(desk, feature, heard)
 
     ledger, account = Ledger(server.env["DATABASE_URL"]), desk.account.account_id
@@ -276,6 +316,9 @@ def test_a_crowd_spends_no_more_than_it_has(
     if twice[0][0] == 200:
         assert sum(call.user == "twice" for call in calls.values()) == feature.generations
     _check_answers(heard, calls, feature)
+    if feature.owed_nano == PAID_NANO:
+        # Who asked twice came before prices changed, and who was refused at last after it.
+        assert {call.charge_nano for call in calls.values()} >= PAID_NANO
     assert feature.happened(Outcome(desk, heard, calls))
     server.check_books()
 
