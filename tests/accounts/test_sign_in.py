@@ -237,7 +237,8 @@ def test_strangers_keep_nobody_out_of_a_known_browser(operator: User) -> None:
     assert comes_in(known)
     cookie = known.cookies[COOKIE]
     assert (cookie["httponly"], cookie["path"]) == (True, "/")
-    assert "op" not in cookie.value
+    # Sealed: whose browser it is cannot be read.
+    assert cookie.value.startswith("v1:")
 
     guess_from_everywhere()
 
@@ -255,6 +256,9 @@ def test_guesses_in_a_known_browser_are_bounded_too(operator: User) -> None:
     assert not any(comes_in(known, f"wrong {each}") for each in range(BOUNDS["known"].tries))
 
     assert not comes_in(known)
+    # The first block lasts a second, and what follows may take longer.
+    blocked = SignInAttempts.objects.filter(blocked_until__isnull=False)
+    assert blocked.update(blocked_until=datetime.now(UTC) + timedelta(hours=1)) == 1
     record = AuditRecord.objects.get(action="blocked")
     assert (record.object_id, (record.after or {})["by"]) == (str(operator.pk), "known")
     # They slow down nobody elsewhere.
