@@ -2,14 +2,16 @@
 PYTHON ?= python3
 BIN := .venv/bin
 SOURCES := gateway accounts routing interns console manage.py .ci
-DURATION_OPTIONS := $(if $(DURATIONS),--durations 20)
 # Where bytecode is not kept, each process rewrites the assertions of all tests first.
-PYTEST := env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest $(DURATION_OPTIONS)
+PYTEST := env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest $(if $(DURATIONS),--durations 20)
 LANE = $(PYTEST) -n $$($(PYTHON) -c 'import os; print((os.cpu_count() or 1) + 1)') --dist worksteal
 # What a change must pass, and everything but the long variants and what is measured.
 CHANGE := not thorough and not nightly and not timed
 WHOLE := not nightly and not timed
-BOTH_STORES := env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m tests.support.both_stores
+both_stores = status=0; \
+	GATEWAY_TEST_STORES=postgres $(LANE) -m "$(1)" || status=$$?; \
+	GATEWAY_TEST_STORES=sqlite $(LANE) -m "both and $(1)" || status=$$?; \
+	exit $$status
 # What needs no database, and one gateway that answers.
 QUICK := tests/routing/selection tests/routing/decisions tests/routing/formats tests/routing/upstreams \
 	tests/interns/test_machine.py tests/gateway/test_jsonio.py tests/gateway/test_bed.py
@@ -35,10 +37,10 @@ run: installed ## Start everything in the foreground: web, worker, beat, simulat
 	@exec $(BIN)/python -m gateway.run --parent-pid $$PPID
 
 test: installed-dev ## Run what a change must pass, on PostgreSQL with Valkey and on SQLite; DURATIONS=1 lists the slowest
-	@$(BOTH_STORES) "$(CHANGE)" $(DURATION_OPTIONS)
+	@$(call both_stores,$(CHANGE))
 
 test-all: installed-dev ## Run everything but the long variants
-	@$(BOTH_STORES) "$(WHOLE)" $(DURATION_OPTIONS)
+	@$(call both_stores,$(WHOLE))
 
 test-quick: installed-dev ## Run what needs no database, and one gateway that answers
 	@GATEWAY_TEST_STORES=sqlite $(LANE) -m "$(CHANGE)" $(QUICK)

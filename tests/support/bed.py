@@ -134,7 +134,7 @@ class Bed:
     def _copy_migrated(self, file: Path) -> None:
         kept = _template_path("sqlite3")
         kept.parent.mkdir(parents=True, exist_ok=True)
-        # The run on PostgreSQL needs one too, and both begin at a time.
+        # Several runs may begin at a time.
         with kept.with_name("sqlite3.lock").open("a") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             if kept.exists():
