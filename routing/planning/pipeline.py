@@ -167,8 +167,8 @@ def plan_request(planning: Planning) -> None:
     """Carry out the steps from a checked request to its plan. Those with a condition concern few
     requests. Raises `GatewayError`."""
     references = planning.chat.candidates or [planning.caller.default_text_model]
-    named = planning.chat.plugins or any(":" in name for name in references)
-    if named and planning.chat.is_conversation:
+    names_plugins = planning.chat.plugins or any(":" in name for name in references)
+    if names_plugins and planning.chat.is_conversation:
         # The plugins that are in force, and the server tools that they add.
         default_model = planning.caller.default_text_model
         planning.chat, planning.plugins = add_plugins(planning.chat, default_model)

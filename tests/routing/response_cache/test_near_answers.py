@@ -44,6 +44,7 @@ def test_the_nearest_answer_of_the_group_is_found_where_it_is_near_enough() -> N
 
 
 def test_a_group_keeps_so_many_and_the_newest(monkeypatch: pytest.MonkeyPatch) -> None:
+    # A bound that three entries reach.
     monkeypatch.setattr(near_answers, "ENTRIES_MAX", 2)
     for name, vector in (("first", EAST), ("second", NORTH), ("third", (-1.0, 0.0))):
         put_near(GROUP, vector, entry(name))
@@ -82,7 +83,7 @@ def test_a_vector_of_nothing_has_no_direction_and_one_too_long_is_not_compared()
     assert normalize((0.0, 2.0)) == NORTH
 
 
-def said(content: Any, role: str = "user") -> Any:
+def build_chat(content: Any, role: str = "user") -> Any:
     return {
         "messages": [{"role": "system", "content": "Be brief"}, {"role": role, "content": content}]
     }
@@ -91,8 +92,8 @@ def said(content: Any, role: str = "user") -> Any:
 @pytest.mark.parametrize(
     "body",
     [
-        said("Hello"),
-        said([{"type": "text", "text": "Hello", "cache_control": {"type": "ephemeral"}}]),
+        build_chat("Hello"),
+        build_chat([{"type": "text", "text": "Hello", "cache_control": {"type": "ephemeral"}}]),
         {"input": "Hello", "model": "m/m"},
         {"input": [{"role": "user", "content": [{"type": "input_text", "text": "Hello"}]}]},
     ],
@@ -110,9 +111,9 @@ def test_what_may_differ_is_the_last_text_of_the_user(body: Any) -> None:
 @pytest.mark.parametrize(
     "body",
     [
-        said("Hello", "assistant"),
-        said([{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]),
-        said([{"type": "image_url", "image_url": {"url": "https://a.test/b.png"}}]),
+        build_chat("Hello", "assistant"),
+        build_chat([{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]),
+        build_chat([{"type": "image_url", "image_url": {"url": "https://a.test/b.png"}}]),
         {"input": []},
     ],
 )

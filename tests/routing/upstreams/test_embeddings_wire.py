@@ -72,6 +72,7 @@ def test_what_is_no_list_of_vectors_is_a_failure(data: list[Any]) -> None:
 
 def test_others_get_their_turn_between_many_vectors(monkeypatch: pytest.MonkeyPatch) -> None:
     turns: list[None] = []
+    # There is no event loop here, so that turns are counted.
     monkeypatch.setattr(embeddings, "yield_control", lambda: turns.append(None))
     many = [{"index": index, "embedding": [0.123456789] * 1_536} for index in range(100)]
     vectors = read(*many).native.value["vectors"]
