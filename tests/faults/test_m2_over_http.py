@@ -109,7 +109,9 @@ def count_served(heard: list[Heard]) -> int:
 def test_four_processes_spend_a_nearly_empty_balance_once(
     shop_with: Shops, credits_usd: str, requests: int
 ) -> None:
+    """Each call costs what was held for it, so a crowd that hardly overlaps is refused as well."""
     shop = shop_with(credits_usd)
+    shop.desk.upstream.script("first", {"usage": WHOLE}, repeat=True)
     heard = shop.crowd(requests)
     assert 0 < count_served(heard) < requests
 
