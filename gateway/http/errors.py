@@ -147,3 +147,16 @@ class DatabaseGone(Unavailable):
     """The database does not answer. Each viewset says what its callers are told then."""
 
     default_reason = "database"
+
+
+def forget_origin(error: BaseException) -> None:
+    """Keep what an exception says, not where it was raised, nor what it was raised from.
+
+    Its traceback holds every frame it passed, and these hold the call and its prompt: whoever keeps
+    the exception where they can see it would keep all of it until the next garbage collection.
+    """
+    origins = (error.__cause__, error.__context__)
+    error.__traceback__ = error.__cause__ = error.__context__ = None
+    for origin in origins:
+        if origin is not None:
+            forget_origin(origin)

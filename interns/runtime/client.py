@@ -11,7 +11,7 @@ from uuid import UUID
 
 from pydantic import TypeAdapter
 
-from gateway.http.errors import MalformedJson
+from gateway.http.errors import MalformedJson, forget_origin
 from gateway.http.jsonio import dumps, loads
 from gateway.outbound.errors import (
     BodyTooLarge,
@@ -42,7 +42,6 @@ from interns.runtime.tunnel import (
     SignedRequest,
     is_proof,
 )
-from routing.serving.request.context import forget_origin
 from routing.upstreams.sse import EventTooLarge, SseParser
 
 T = TypeVar("T")

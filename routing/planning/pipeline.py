@@ -6,7 +6,6 @@ from copy import copy
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
-from typing import Final
 
 from django.http import HttpRequest
 
@@ -62,8 +61,6 @@ from routing.serving.request.context import (
 from routing.serving.request.loop import Loop
 from routing.serving.request.schema_check import start_schema_check
 from routing.statistics import observation
-
-_NOT_BESIDE: Final = "Invalid input: not beside tools, plugins or filters that the gateway runs"
 
 
 @dataclass(slots=True)
@@ -268,7 +265,8 @@ def _hold_to_fields(planning: Planning) -> None:
     endpoints = [each for model in resolved.resolution.models for each in model.endpoints]
     takers = [each for each in endpoints if each.serves(kinds) and fields <= each.taken_fields]
     if planning.loop is not None or chat.rewritten or not takers:
-        text = "Invalid input: no endpoint takes it" if not takers else _NOT_BESIDE
+        text = "not beside tools, plugins or filters that the gateway runs"
+        text = f"Invalid input: {text if takers else 'no endpoint takes it'}"
         raise SchemaInvalid([Issue(name, text) for name in sorted(fields)])
     planning.asked = resolved._replace(ask=resolved.ask._replace(kinds=kinds, native_fields=fields))
 

@@ -16,7 +16,6 @@ from tests.load.console_pages import Pages
 from tests.load.crossings import BY_WIRE, CONTENT, CROSSINGS, FORMATS, Crossing
 from tests.load.figures import Interval, Pair
 from tests.load.flooding import GOOD_PER_S, Flooded, Paced, measure_flood, read_paced, start_paced
-from tests.load.generators import Load
 from tests.load.guessing import Guessed, measure_guesses
 from tests.load.history import Told
 from tests.load.observing import Observing, observed_gateways
@@ -128,12 +127,12 @@ class Measures:
 
     def single(self) -> list[Single]:
         """One connection, and one commit after the other on the same PostgreSQL."""
-        seconds = self.plan.single_s
+        seconds, run = self.plan.single_s, self.stand.generator.run
         return [
             Single(
                 governed_ms=self._load(self._governed, 1, seconds).p50_ms,
                 ceiling_ms=self._load_ceiling(1, seconds).p50_ms,
-                direct_ms=self._run(self._direct, seconds).p50_ms,
+                direct_ms=run(self._direct, connections=1, seconds=seconds).p50_ms,
                 commit_ms=commit_p50_ms(self.stand.postgres, seconds=self.plan.probe_s),
             )
             for _ in self._turns("1 connection, pair", self.plan.single_pairs)
@@ -180,7 +179,7 @@ class Measures:
         self._ask(question)
         waited, pairs, seconds = [], [], self.plan.single_s
         for _ in self._turns("decisions, round", self.plan.single_pairs):
-            waited.append(self._run(decisions, seconds))
+            waited.append(self.stand.generator.run(decisions, connections=1, seconds=seconds))
             self.answered += waited[-1].answers
             done = self._load(decisions, _DECIDING, seconds)
             by_question = Interval(done.units * asks.QUESTIONS, done.seconds, done.cpu_s)
@@ -268,9 +267,6 @@ class Measures:
 
     def _measure_apart(self, module: str, seconds: float) -> dict[str, Any]:
         return measured_apart(self.stand.gateway.env, module, seconds)
-
-    def _run(self, target: Target, seconds: float) -> Load:
-        return self.stand.generator.run(target, connections=1, seconds=seconds)
 
     def _busy(self, target: Target | None = None) -> Interval:
         return self._load(target or self._governed, BUSY_CONNECTIONS, self.plan.busy_s)

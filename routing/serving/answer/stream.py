@@ -10,7 +10,7 @@ from functools import partial
 from gevent import GreenletExit
 
 from gateway.eventloop import yield_control
-from gateway.http.errors import GatewayError, Unavailable
+from gateway.http.errors import GatewayError, Unavailable, forget_origin
 from gateway.http.responses import log
 from gateway.live_settings import settings
 from gateway.outbound.errors import Aborted, BodyTooLarge, OutboundError
@@ -35,7 +35,7 @@ from routing.serving.attempts.relay import Relay
 from routing.serving.attempts.upstream_call import read_to_end, refuse_other_than_events, send
 from routing.serving.request import process
 from routing.serving.request.client_watch import ClientWatch
-from routing.serving.request.context import Attempt, RequestProgress, forget_origin
+from routing.serving.request.context import Attempt, RequestProgress
 from routing.serving.request.outcome import (
     Outcome,
     abandoned_outcome,

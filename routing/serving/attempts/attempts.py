@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from typing import Any
 
-from gateway.http.errors import GatewayError, Unavailable
+from gateway.http.errors import GatewayError, Unavailable, forget_origin
 from gateway.limits.rules import LimitsTaken
 from gateway.live_settings import settings
 from routing.entities.entries import EndpointEntry
@@ -50,7 +50,7 @@ from routing.serving.attempts.house_credentials import (
 from routing.serving.attempts.own_credentials import find_entry, open_key
 from routing.serving.attempts.upstream_call import build_upstream_request, find_first_byte_limit
 from routing.serving.request import process
-from routing.serving.request.context import Attempt, RequestProgress, forget_origin
+from routing.serving.request.context import Attempt, RequestProgress
 from routing.serving.request.errors import CredentialsParked, DeadlinePassed, ProviderError
 from routing.serving.request.legs import bound_charges
 from routing.statistics.parked_credentials import parked_credentials

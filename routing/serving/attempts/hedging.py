@@ -13,7 +13,7 @@ from gevent import Greenlet, joinall, spawn
 from gevent.event import Event
 
 from gateway.database.db import under_gevent
-from gateway.http.errors import GatewayError
+from gateway.http.errors import GatewayError, forget_origin
 from gateway.live_settings import settings
 from gateway.outbound.errors import Aborted, OutboundError
 from gateway.outbound.exchange import AbortHandle
@@ -39,7 +39,7 @@ from routing.serving.attempts.house_credentials import (
 from routing.serving.attempts.queue_wait import QueueingAttempts
 from routing.serving.attempts.upstream_call import find_hedge_delay_s, find_usual_s
 from routing.serving.request import process
-from routing.serving.request.context import Attempt, RequestProgress, forget_origin
+from routing.serving.request.context import Attempt, RequestProgress
 from routing.serving.request.legs import Hedge, Leg
 from routing.serving.request.outcome import note_house_cost, price
 from routing.statistics.observation import observer, record_cancelled

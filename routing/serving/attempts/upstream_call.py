@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any, Final, TypeVar
 
 from gateway.end_users import hash_user
+from gateway.http.errors import forget_origin
 from gateway.http.jsonio import JsonObject
 from gateway.live_settings import settings
 from gateway.outbound.errors import Aborted, OutboundError
@@ -20,7 +21,7 @@ from routing.formats.chat.forward import build_forwarded_body
 from routing.formats.chat.request import ChatRequest
 from routing.metering.usage import OUTPUT_TOKENS_DEFAULT
 from routing.serving.request import process
-from routing.serving.request.context import Attempt, FirstByteLimit, RequestProgress, forget_origin
+from routing.serving.request.context import Attempt, FirstByteLimit, RequestProgress
 from routing.upstreams.failures import (
     UpstreamFailure,
     from_error_object,

@@ -7,6 +7,7 @@ from typing import Any, Final, NamedTuple
 
 from gevent.pool import Pool
 
+from gateway.http.errors import forget_origin
 from gateway.outbound.errors import OutboundError
 from routing.decisions import logprobs, native, schema
 from routing.decisions.question import Judgement, NoAnswer
@@ -22,7 +23,7 @@ from routing.serving.admission.endpoint_limits import CALLS_AT_ONCE
 from routing.serving.attempts.upstream_call import send
 from routing.serving.decisions.plan import DecisionPlan, QuestionRef, UpstreamQuery
 from routing.serving.request import process
-from routing.serving.request.context import Attempt, RequestProgress, forget_origin
+from routing.serving.request.context import Attempt, RequestProgress
 from routing.serving.request.outcome import measure_usage
 from routing.upstreams.decisions import adapt_failure, find_blamed_questions
 from routing.upstreams.failures import (

@@ -347,19 +347,6 @@ def measure_demand(chat: ChatRequest) -> Demand:
     )
 
 
-def forget_origin(error: BaseException) -> None:
-    """Keep what an exception says, not where it was raised, nor what it was raised from.
-
-    Its traceback holds every frame it passed, and these hold the call and its prompt: whoever keeps
-    the exception where they can see it would keep all of it until the next garbage collection.
-    """
-    origins = (error.__cause__, error.__context__)
-    error.__traceback__ = error.__cause__ = error.__context__ = None
-    for origin in origins:
-        if origin is not None:
-            forget_origin(origin)
-
-
 _TEXT_CHARS_MAX = 500
 _BETA_HEADERS = ("HTTP_X_ANTHROPIC_BETA", "HTTP_ANTHROPIC_BETA")
 CATEGORIES_MAX = 2
@@ -387,7 +374,7 @@ def read_caller_headers(request: HttpRequest) -> CallerHeaders:
     referer, title, user_agent = [text[:_TEXT_CHARS_MAX] if text else None for text in texts]
     header_categories = meta.get("HTTP_X_ROUTER_CATEGORIES")
     app = AppFacts(
-        referer, title, categories(header_categories) if header_categories else (), user_agent
+        referer, title, read_categories(header_categories) if header_categories else (), user_agent
     )
     betas = [str(header) for name in _BETA_HEADERS if (header := meta.get(name))]
     metadata = meta.get("HTTP_X_ROUTER_METADATA")
@@ -397,7 +384,7 @@ def read_caller_headers(request: HttpRequest) -> CallerHeaders:
     return CallerHeaders(app, parse_betas(betas) if betas else "", wants_metadata)
 
 
-def categories(header: str) -> tuple[str, ...]:
+def read_categories(header: str) -> tuple[str, ...]:
     """The first two well-formed words of a comma list; what is not well-formed is left out."""
     words = (word.strip() for word in header.split(","))
     return tuple(

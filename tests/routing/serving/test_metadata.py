@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from routing.selection.types import Policy
-from routing.serving.request.context import Attempt, RequestProgress, categories
+from routing.serving.request.context import Attempt, RequestProgress, read_categories
 from routing.serving.settlement.router_metadata import build_wanted_metadata, router_metadata
 from tests.routing.selection.entries import endpoint, model
 from tests.routing.serving.calls import attempt_at, call_to, failed_at
@@ -95,4 +95,4 @@ def test_params_say_what_the_choice_was_held_to(strategy: str, floors, params: A
     ],
 )
 def test_the_first_two_lower_case_hyphenated_words_are_kept(header: str, kept) -> None:
-    assert categories(header) == kept
+    assert read_categories(header) == kept
