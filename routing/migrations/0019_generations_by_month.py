@@ -10,8 +10,8 @@ from datetime import UTC, datetime
 
 from django.db import migrations, transaction
 
-# Whoever writes waits behind this lock, and this lock behind whoever reads.
-LOCK = "SET LOCAL lock_timeout = '5s'"
+# Whoever writes waits behind this lock, and this lock behind whoever reads: `migrate` tries again.
+LOCK = "SET LOCAL lock_timeout = '800ms'"
 
 
 def split_by_month(apps, schema_editor):

@@ -22,6 +22,7 @@ from django.db.migrations.state import ProjectState
 from django.db.models import NOT_PROVIDED
 
 from gateway.commands import JsonCommand, Misused
+from gateway.database.migrations_support import AddIndexConcurrently
 from gateway.http.jsonio import JsonObject
 
 _FILE: Final = re.compile(r"(?:.*/)?(\w+)/migrations/(\d{4}\w*)\.py")
@@ -169,7 +170,7 @@ def _find_hazards_of(
         if odd := sorted(_list_changes(old, new)):
             what = ", ".join(odd)
             yield f"{name}: {what} changes under the former version, or rewrites the table"
-    elif isinstance(operation, _SCANS):
+    elif isinstance(operation, _SCANS) and not isinstance(operation, AddIndexConcurrently):
         yield f"{name}: writers wait while every row is read"
     elif isinstance(operation, (operations.RunSQL, operations.RunPython)):
         if not operation.reversible:

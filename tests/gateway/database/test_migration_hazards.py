@@ -12,6 +12,7 @@ from django.db import migrations, models
 from django.db.migrations.state import ProjectState
 
 from gateway.commands import Misused
+from gateway.database.migrations_support import AddIndexConcurrently
 from gateway.management.commands.downgrade_check import PERMISSION, find_hazards, find_losses
 from tests.support.manage import PROJECT
 
@@ -41,6 +42,7 @@ HAZARDS: list[tuple[Any, str]] = [
     (alter(models.CharField(max_length=5)), "max_length changes"),
     (alter(models.TextField()), "type changes"),
     (migrations.AddIndex("hold", models.Index(fields=["note"], name="i")), "every row is read"),
+    (AddIndexConcurrently("hold", models.Index(fields=["note"], name="i")), ""),
     (migrations.RunSQL("SELECT 1"), "cannot be undone"),
     (migrations.RunSQL("SELECT 1", "SELECT 1"), "nobody can tell what it locks"),
 ]
