@@ -1,7 +1,7 @@
 """Known vulnerabilities among the packages the gateway runs with: pip-audit over the lock.
 
-Exit 1 for a known vulnerability, and for anything that leaves a doubt about one; 0, said loudly,
-where the vulnerability service cannot be reached, because a change is not at fault for that.
+Exit 1 for a known vulnerability, and for anything that leaves a doubt about one. Exit 0, with a
+loud message, where the vulnerability service cannot be reached: a change is not at fault for that.
 """
 
 import json

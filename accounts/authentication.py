@@ -121,9 +121,9 @@ _keys = KeyCache(
 def authenticate(request: HttpRequest) -> Caller:
     """The holder of the key in the request.
 
-    Raises `MissingCredential` or `Unauthenticated` (401), `RateLimited` (429, too many wrong ones
-    from there), `PermissionDenied` (403, the creator left, or the key is for other addresses),
-    `DatabaseGone` (503, the database does not answer: never a 401 for a good key).
+    Raises `MissingCredential` or `Unauthenticated` (401) and `RateLimited` (429, too many wrong
+    ones from there). `PermissionDenied` (403): the creator left, or the key is for other addresses.
+    `DatabaseGone` (503): the database does not answer; never a 401 for a good key.
     """
     return _find_caller(request, _parse_bearer(request.META.get("HTTP_AUTHORIZATION", "")))
 

@@ -1,5 +1,5 @@
-"""Who is calling: everything the hot path wants to know of a key, read in one query (two where
-the account brought credentials of its own)."""
+"""Who is calling: everything the hot path wants to know of a key. It is read in one query, or two
+where the account brought credentials of its own."""
 
 import uuid
 from collections.abc import Mapping
@@ -61,9 +61,9 @@ class Caller:
     `workspace_id` is None for management keys. `allowed_providers` and `ignored_providers` are the
     account's own lists; None allows every provider. `disabled_server_tools` is the workspace's.
     `byok` are the provider credentials that the team brought and this key may use, in their order.
-    `limited` is the window that the key's own limit stands on, "" where it has none; `budgets` are
-    all that apply beside, in the order in which they refuse, but for `end_user_budget` and
-    `tag_budgets`, which depend on the request. They are at least as new as the account's
+    `limited` is the window that the key's own limit stands on, "" where it has none. `budgets` are
+    all that apply beside, in the order in which they refuse. `end_user_budget` and `tag_budgets`
+    are not among them, as they depend on the request. They are at least as new as the account's
     `limits_version`.
     """
 
@@ -140,8 +140,8 @@ class Caller:
         return self.guard is None or self.guard.admits(region)
 
     def list_budgets(self, user: str | None, tags: Mapping[str, str]) -> tuple[SpendScope, ...]:
-        """The budgets that a request for this end user counts against: the key's, its tags', and
-        the user's own last, in the order in which they refuse."""
+        """The budgets that a request for this end user counts against, in the order in which they
+        refuse. These are the key's, its tags', and the user's own last."""
         budget, budgets = self.end_user_budget, self.budgets
         if self.tag_budgets and tags:
             budgets = (*budgets, *build_tag_scopes(self.tag_budgets, tags))
@@ -214,8 +214,8 @@ def read_caller(key_hash: str) -> Caller | None:
 
 
 def _load_limits(key: Any) -> JsonObject:
-    """What rate limits, guardrails and the account's policy hold the key to: one more query where
-    there are guardrails, and one where its workspace has budgets."""
+    """What rate limits, guardrails and the account's policy hold the key to. It takes one more
+    query where there are guardrails, and one where its workspace has budgets."""
     rate_rules = build_rules(f"key:{key.pk}", key.rate_limits)
     if key.workspace is not None and key.workspace.rate_limits:
         shared = build_rules(f"workspace:{key.workspace_id}", key.workspace.rate_limits)

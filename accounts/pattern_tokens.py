@@ -22,9 +22,9 @@ _Kind = Literal["border", "open", "close", "bar", "atom", "other"]
 
 
 class Token(NamedTuple):
-    """A part of a pattern with its repetition: a border of words, an opening or closing bracket, a
-    bar, something that matches characters (`atom`), or anything else. `repetition` is the end of
-    `text`."""
+    """A part of a pattern with its repetition. It is a border of words, an opening or closing
+    bracket, a bar, something that matches characters (`atom`), or anything else. `repetition` is
+    the end of `text`."""
 
     kind: _Kind
     text: str

@@ -1,8 +1,8 @@
 r"""Patterns of content filters: RE2, whose time is linear in the text, whatever the pattern.
 
-Lookaround and backreferences it does not have. Nested repetitions that engines which backtrack die
-of, as in `(a+)+`, are harmless here and still refused: they are never meant, and a guardrail may
-be read by other tools.
+Lookaround and backreferences it does not have. Nested repetitions as in `(a+)+`, of which engines
+that backtrack die, are harmless here and still refused. They are never meant, and other tools may
+read a guardrail.
 """
 
 from collections import Counter
@@ -128,8 +128,8 @@ def _describe_error(error: str) -> str:
 
 
 class _Branch:
-    """One alternative of a group as far as it was read: how many things it must match, and whether
-    the only such thing is repeated without end."""
+    """One alternative of a group as far as it was read. It says how many things it must match, and
+    whether the only such thing is repeated without end."""
 
     __slots__ = ("endless", "optional_endless", "required")
 

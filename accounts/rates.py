@@ -1,5 +1,5 @@
-"""Rate limits of accounts: management requests a minute, free requests a day; and of addresses:
-wrong keys, tokens and codes a minute, and tries to sign in."""
+"""Rate limits of accounts and of addresses. Accounts: management requests a minute, free requests a
+day. Addresses: wrong keys, tokens and codes a minute, and tries to sign in."""
 
 from collections.abc import Callable
 from typing import Final, NamedTuple, TypeVar
@@ -70,7 +70,7 @@ def guard_lookup(
 ) -> T:
     """What `look` finds for a credential; past the limit it is not looked up.
 
-    A credential that is `trusted`, because it was good the last time, is looked up in any case; so
+    A credential that is `trusted`, because it was good the last time, is looked up in any case. So
     is one that `proves_itself`, which is asked past the limit only. Each of the `failures` counts,
     and becomes a 429 past the limit. Of a crowd that comes at once some may be looked up for
     nothing; no good key is refused for being one of many. Raises `RateLimited`.

@@ -36,8 +36,8 @@ class AttemptBound(NamedTuple):
     longest: timedelta
 
 
-# A user is never locked out for long by others: from elsewhere he waits a minute at most, and from
-# where he has signed in before not at all.
+# Others never lock a user out for long. From elsewhere he waits a minute at most, and from where he
+# has signed in before not at all.
 BOUNDS: Final = {
     "known": AttemptBound(5, timedelta(minutes=15)),
     "pair": AttemptBound(5, timedelta(minutes=15)),

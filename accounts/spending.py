@@ -2,9 +2,9 @@
 the UTC windows that spending is counted in.
 
 A budget's spending stands on one counter for each of its windows (`SpendCounter`), which the ledger
-writer guards. Making, changing and ending a budget says so in the same transaction, by
-`outdate_limits` or `end_budgets` (`accounts.services.spend_scopes`): from its commit on the limit
-holds exactly, for requests under way too.
+writer guards. Making, changing or ending a budget calls `outdate_limits` or `end_budgets`
+(`accounts.services.spend_scopes`) in the same transaction. From its commit on the limit holds
+exactly, for requests under way too.
 """
 
 from collections.abc import Iterable, Mapping
@@ -21,10 +21,10 @@ from gateway.limits.rules import EACH
 # What a hold says of its counters where it is held on none.
 NO_COUNTER: Final = "0"
 # The limit of counters whose budget only warns. Requests are held on them as on any other, so that
-# what is under way when the budget is set counts too; none is ever refused.
+# what is under way when the budget is set counts too. None is ever refused.
 UNREACHABLE_NANO: Final = 2**62
 ScopeKind = Literal["workspace", "guardrail", "end_user", "tag"]
-# Which of them depend on the request: no entry of the ledger says whom or what it was for, so that
+# Which of them depend on the request. No entry of the ledger says whom or what it was for, so
 # spending counts from when the budget is set.
 OF_REQUESTS: Final[frozenset[ScopeKind]] = frozenset({"end_user", "tag"})
 WindowName = Literal["total", "day", "week", "month"]
@@ -44,7 +44,7 @@ class SpendScope(NamedTuple):
     `scope_id` is the workspace's id in hex, `format_guardrail_scope_id(...)`, or that of
     `EndUserBudget` or `TagBudget`. `counts_byok` says that spending on credentials of the account's
     own counts too. `workspace` (an id in hex) narrows a guardrail's budget to what the holder
-    spends there, as for a workspace's default guardrail; empty means anywhere in the account. One
+    spends there, as for a workspace's default guardrail. Empty means anywhere in the account. One
     that is not enforced only warns. `tag` is what a tag's budget is of (`team=blue`), for messages.
     """
 
@@ -64,8 +64,8 @@ class SpendScope(NamedTuple):
 
 
 class EndUserBudget(NamedTuple):
-    """What each end user of a workspace may spend in a window: `limit_nano`, or what `limits` say
-    of the hash of his id; None limits nothing. `workspace` is an id in hex.
+    """What each end user of a workspace may spend in a window: what `limits` say of the hash of his
+    id, else `limit_nano`. None limits nothing. `workspace` is an id in hex.
 
     Spending counts from when the budget is set: no entry of the ledger says whose end user it was.
     """

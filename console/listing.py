@@ -76,7 +76,7 @@ def list_choices(values: Iterable[str]) -> list[tuple[str, str]]:
 
 class Listing(Generic[Row]):
     """One list of a page. `load...` reads the rows that the URL asks for: those of a page, or of
-    all pages where it asks for CSV; `wanted` is what each filter says, empty where nothing."""
+    all pages where it asks for CSV. `wanted` is what each filter says, empty where nothing."""
 
     def __init__(
         self,

@@ -1,6 +1,6 @@
 """The key of a person's playground, kept with their session.
 
-The page's script calls the API with it as any program does. The string stands in no HTML: the
+The page's script calls the API with it as any program does. The string stands in no HTML. The
 script asks for it, and the session has it sealed, so that all tabs use one until it is nearly over.
 """
 

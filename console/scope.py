@@ -1,7 +1,7 @@
 """What a signed-in person may see: one account, and a view of it. Every query of a page asks here.
 
-A member sees what their own keys did, the lead of a workspace what the workspace did, an admin of
-the account all of it, and an operator every account.
+A member sees what their own keys did, the lead of a workspace what the workspace did. An admin of
+the account sees all of it, and an operator every account.
 """
 
 from collections.abc import Mapping
@@ -56,7 +56,7 @@ _ACCOUNT_ROLES: Final = {
 
 
 class View(NamedTuple):
-    """A part of an account that somebody may look at as a whole: its rows of these workspaces
+    """A part of an account that somebody may look at as a whole. It is its rows of these workspaces
     (None: of all), or those of the person's own keys."""
 
     value: str

@@ -97,8 +97,8 @@ def render_table(request: HttpRequest, table: Table) -> SafeString:
 
 
 def sort_rows(rows: Sequence[Row], columns: Sequence[Column], order: str) -> list[Row]:
-    """A list that is there as a whole, by the column that the URL names; those without a value come
-    last, and without such a column they stay as they are."""
+    """A list that is there as a whole, by the column that the URL names. Those without a value come
+    last; without such a column they stay as they are."""
     name = order.lstrip("-")
     column = next((each for each in columns if name and each.order == name), None)
     if column is None:

@@ -34,8 +34,8 @@ class PageAdmin(_ModelAdmin):
 
     # What nobody may do here, whatever they may do elsewhere, is False.
     can_add = can_change = can_delete = True
-    # What a row that is to be made is typed into, and what those see who may not change one, where
-    # that is not the same as `form` and `fields`.
+    # What a new row is typed into, and what those see who may not change one, where that differs
+    # from `form` and `fields`.
     new_form: Any = None
     new_fields: tuple[str, ...] = ()
     viewer_fields: tuple[str, ...] = ()

@@ -39,8 +39,8 @@ class Channel(redis.Channel):
     def close(self) -> None:
         """Close also where the broker has died.
 
-        kombu 5.7 gives up at once if it still waits for a message then, and Celery, which closes
-        again after the channel's address is forgotten, dies of an `AttributeError`.
+        kombu 5.7 gives up at once if it still waits for a message then. Celery closes again after
+        the channel's address is forgotten, and dies of an `AttributeError`.
         """
         try:
             super().close()
@@ -88,7 +88,7 @@ app.steps["consumer"].add(QueueAnswers)
 @signals.celeryd_after_setup.connect
 def add_queues(instance: Any, **_: Any) -> None:
     """A worker of the first queue of destinations takes from the others in turn, one of interns
-    from its machine's own queues, so that the command is the same everywhere."""
+    from its machine's own queues. So the command is the same everywhere."""
     first, *others = settings.DESTINATION_QUEUES
     queues = instance.app.amqp.queues
     if first in queues.consume_from:

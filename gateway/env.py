@@ -2,7 +2,7 @@
 
 Each reader takes the variable's name and a default. It raises `SettingError` with that name when
 the value is odd, so that nothing starts on a misunderstanding. pydantic-settings would read as
-much, but the type of `settings.NAME` is only known to mypy where a module assigns that name.
+much. But mypy knows the type of `settings.NAME` only where a module assigns that name.
 """
 
 import math

@@ -62,7 +62,7 @@ _is_migrated = False
 def register_check(name: str, decides: bool, check: Callable[[], Report]) -> None:
     """Add a check to `/readyz`, or replace the one of that name.
 
-    It is called in a web process for every `/readyz`, beside the other checks, has 1.8 s, and
+    It is called in a web process for every `/readyz`, beside the other checks. It has 1.8 s, and
     should do as little I/O as it can. What it raises counts as `{"ok": false}`.
     """
     _checks[name] = Check(decides, check)
@@ -232,8 +232,8 @@ def read_beat_time() -> float | None:
 
 
 def note_beat() -> None:
-    """Note that beat sends tasks: in the hint store, which web processes of other hosts read too;
-    without one in a file, since all processes share a home then."""
+    """Note that beat sends tasks. The note is in the hint store, which web processes of other hosts
+    read too. Without one it is in a file, since all processes share a home then."""
     if not shared_cache().is_configured:
         _beat_file().touch()
         return

@@ -43,8 +43,8 @@ def private_folder(path: Path) -> Path:
 
 
 def keep_private(place: Path) -> None:
-    """From now on this process makes files for its owner only, and a home that earlier ones left
-    open is closed: it holds password hashes and what callers keep here."""
+    """From now on this process makes files for its owner only. A home that earlier ones left open
+    is closed: it holds password hashes and what callers keep here."""
     os.umask(0o077)
     try:
         closed = place.exists() and not os.access(place, os.R_OK | os.X_OK)

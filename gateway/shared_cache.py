@@ -275,7 +275,7 @@ class _SentinelPool(SentinelConnectionPool, redis.BlockingConnectionPool):
 
 @contextmanager
 def _limit_time(limit_s: float) -> Iterator[None]:
-    """Bound the whole work, as the socket's own limit is for each reading of it. redis-py closes a
+    """Bound the whole work; the socket's own limit is for each reading of it. redis-py closes a
     connection that is torn away from its work."""
     if not under_gevent():
         yield

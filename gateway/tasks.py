@@ -1,4 +1,4 @@
-"""What every Celery worker does besides its tasks: it shows `/readyz` that it lives, measures its
+"""What every Celery worker does besides its tasks. It shows `/readyz` that it lives, measures its
 tasks, and does not outlive the supervisor that started it."""
 
 import os

@@ -1,6 +1,6 @@
 """Look-ups that are remembered for less than a second per process.
 
-The age of an answer counts from when its read *started*, so what changed while the read was under
+The age of an answer counts from when its read *started*. So what changed while the read was under
 way is seen within the stated second. One caller reads, the others wait for it. That there is
 nothing is remembered too, within the same bound on size.
 """

@@ -1,7 +1,7 @@
 """The WSGI entry point of web processes: Django REST framework is loaded lean before all views.
 
-The framework takes in whatever it finds installed: `requests` for its test client, `pygments` for
-pages that show code, `yaml` for a renderer of descriptions; and drf-spectacular takes in the test
+The framework imports whatever it finds installed: `requests` for its test client, `pygments` for
+pages that show code, `yaml` for a renderer of descriptions. And drf-spectacular imports the test
 client itself, with all of Django's, for one factory. None of it serves a request here, and it is
 9 MB in each web process.
 """

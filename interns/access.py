@@ -62,8 +62,8 @@ def authorize_caller(request: HttpRequest, *, writes: bool = False) -> Caller:
 
 
 def authorize_manager(request: HttpRequest, *, writes: bool = False) -> Caller:
-    """Like `authorize_caller`, but a management key that names the scope `interns` is let in too:
-    one that may do everything is not, because callers of the API count on that refusal."""
+    """Like `authorize_caller`, but a management key that names the scope `interns` is let in too.
+    One that may do everything is not, because callers of the API count on that refusal."""
     caller = _authenticate(request)
     if caller.management:
         if caller.scopes is None or "interns" not in caller.scopes:

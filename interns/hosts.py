@@ -61,7 +61,7 @@ def read_database_time() -> datetime:
 
 def write_heartbeat(now: datetime) -> bool:
     """Write down how this machine is, at `now` by the database's clock. False where another machine
-    of its name is alive: then one of the two needs another `INTERN_HOST`, and until then this one
+    of its name is alive. Then one of the two needs another `INTERN_HOST`, and until then this one
     is on no list."""
     name, home_id, memory = settings.INTERN_HOST, read_home_id(), read_memory()
     measured = {
@@ -113,7 +113,7 @@ def filter_living(now: datetime) -> QuerySet[InternHost]:
 def list_gone(now: datetime) -> list[str]:
     """The names of machines that are gone for good, as far as anybody can tell.
 
-    Nobody can tell while no machine was heard of for a whole term: it may have been the database
+    Nobody can tell while no machine was heard of for a whole term. It may have been the database
     that was away, and then the others have not had their turn yet.
     """
     if not filter_living(now).filter(alive_since__lte=now - _term()).exists():
@@ -142,8 +142,8 @@ def list_other_hosts() -> list[str]:
 
 
 def keeps_archives() -> bool:
-    """Whether disks of interns that stop here are archived: where others could fetch them, and
-    there are others, or will be once this one is drained."""
+    """Whether disks of interns that stop here are archived. That is so where others could fetch
+    them, and there are others, or will be once this one is drained."""
     reasons = ~Q(name=settings.INTERN_HOST) | Q(draining=True)
     return is_shared() and InternHost.objects.filter(reasons).exists()
 
@@ -171,10 +171,10 @@ class HostState:
 def choose_host(hosts: Iterable[HostState], *, needed_bytes: int) -> str | None:
     """The machine's name; None where there is none.
 
-    One with room comes first, then the one that has the disk, then the one with the fewest interns
-    of the account, then the one with the most free memory. So a machine that dies takes few of an
-    account. Where none has room the intern boots all the same: memory is a bound of each of its
-    processes, and few use it up.
+    One with room comes first, then the one that has the disk. Then comes the one with the fewest
+    interns of the account, then the one with the most free memory. So a machine that dies takes few
+    of an account. Where none has room the intern boots all the same: memory is a bound of each of
+    its processes, and few use it up.
     """
 
     def rank(host: HostState) -> tuple[bool, bool, int, int, str]:

@@ -32,8 +32,8 @@ class _Publishing(threading.Thread):
 
     def __init__(self, lease: InternLease, headers: dict[str, str]) -> None:
         super().__init__(daemon=True, name="publish")
-        # Importing it names the settings for every process that this one starts, and takes a
-        # command a good part of the time that a publish has.
+        # Importing it names the settings for every process that this one starts. For a command it
+        # takes a good part of the time that a publish has.
         from gateway.celery import app
 
         self._app = app

@@ -1,8 +1,8 @@
 """Leases: the right of one operation to write to an intern, and how it is taken and freed.
 
 Each write names the fencing token `lease_id`; a write that moves no row came too late. The token
-changes when a worker picks the operation up and when the reaper reissues it, so a second delivery
-of a message, or a worker that was given up, moves nothing.
+changes when a worker picks the operation up and when the reaper reissues it. So a second delivery
+of a message, or a worker that lost its lease, moves nothing.
 """
 
 from collections.abc import Mapping

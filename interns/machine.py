@@ -105,8 +105,8 @@ _WORKED_ON: Final = (QUEUED, PROVISIONING, DESTROYING)
 @dataclass(frozen=True, slots=True)
 class OperationState:
     """What decides about an operation. `held` says that a lease which has not expired holds the
-    intern; `archive_missing` that its last teardown failed over the archive and there still is
-    none; `slack_missing` that Slack is required and not installed."""
+    intern. `archive_missing` says that its last teardown failed over the archive and there still is
+    none. `slack_missing` says that Slack is required and not installed."""
 
     status: str
     held: bool = False

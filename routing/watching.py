@@ -43,8 +43,8 @@ _PROVIDER: Final = "provider:"
 
 @dataclass
 class _Tries:
-    """The newest tries of a provider: how many failed in a row, when and how the last of them did,
-    and whether the newest was answered."""
+    """The newest tries of a provider: how many failed in a row, when and how the last did, and
+    whether the newest was answered."""
 
     failed: int = 0
     answered: bool = False

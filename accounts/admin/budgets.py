@@ -37,7 +37,7 @@ from gateway.http.jsonio import format_usd
 
 def _annotate_counters(rows: QuerySet[Any]) -> QuerySet[Any]:
     """Budgets, each with what its counter says counts against it now (`counted_nano`), without what
-    is held; None where the ledger writer has not met it as it is."""
+    is held. It is None where the ledger writer has not met it as it is."""
     starts = find_window_starts(datetime.now(UTC))
     counted = F("spent_nano") + Case(
         When(counts_byok=True, then=F("byok_spent_nano")), default=Value(0)

@@ -1,5 +1,6 @@
-"""Who comes from elsewhere: people of identity providers and what their claims give, programs with
-tokens of trusted issuers, and people and groups of directories, which directories write."""
+"""Who comes from elsewhere. These are people of identity providers and what their claims give, and
+programs with tokens of trusted issuers. People and groups of directories are written by
+directories."""
 
 from typing import Any
 

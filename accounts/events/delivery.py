@@ -178,8 +178,8 @@ def _is_free(now: datetime) -> Q:
 
 
 def forget_old_events(now: datetime) -> int:
-    """Delete events that are past EVENT_DAYS, deliveries of such events, and channels that were
-    deleted as long ago and have no deliveries left; returns how many rows.
+    """Delete events that are past EVENT_DAYS and deliveries of such events. Delete channels that
+    were deleted as long ago and have no deliveries left. Returns how many rows.
 
     What is announced before it ends would be recorded again while it is still to come. So is a
     crossing of a limit that never begins anew: its event stays, without deliveries.

@@ -3,8 +3,8 @@
 Keys and the discovery document older than `_FRESH_S` are asked for again, by one request; others go
 on with the former ones. A token that names an unknown key has them asked for at once. That happens
 at most `_ASKS_MAX` times in `_ASK_AGAIN_S`, or once where the issuer does not answer. Then the keys
-of before stay good for `_KEPT_S`. Without any the same refusal stands until it is asked again, so
-that nobody without a credential makes others wait for it one after the other.
+of before stay good for `_KEPT_S`. Without any, the same refusal stands until it is asked again. So
+nobody without a credential makes others wait for it one after the other.
 """
 
 import json

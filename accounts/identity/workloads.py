@@ -114,7 +114,7 @@ def examine(token: str) -> KnownToken:
 
 def proves_itself(token: str) -> bool:
     """Whether it is signed by an issuer that somebody trusted the last time, as far as this process
-    knows: neither the database nor the issuer is asked."""
+    knows. Neither the database nor the issuer is asked."""
     try:
         issuer = _read_issuer(token)
         if issuer == own_tokens.find_issuer_name():

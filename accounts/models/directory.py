@@ -14,11 +14,10 @@ from accounts.models.identity import ClaimMapping
 class ScimUser(models.Model):
     """A person of a directory. While `active` it is a member of the account.
 
-    `attributes` are those that the directory sent and nothing here reads, as it sent them; beside
-    them stands which identity provider brought the person, or took them out.
-    `has_own_user` says that the user was made for it, so that its name and address follow the
-    directory. `groups` are the directory's; `claimed_groups` and `claim_mappings` are what claims
-    gave at the last sign-in.
+    `attributes` are those that the directory sent and nothing here reads, as it sent them. Beside
+    them stands which identity provider brought the person, or took them out. `has_own_user` says
+    that the user was made for it, so that its name and address follow the directory. `groups` are
+    the directory's; `claimed_groups` and `claim_mappings` are what claims gave at the last sign-in.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)

@@ -121,8 +121,8 @@ class Workload(models.Model):
 
 
 class SignInAttempts(models.Model):
-    """Tries that have not succeeded, of one user, of one address, or of one user from one address;
-    and answers of identity providers, each of which is good once.
+    """Tries that have not succeeded, of one user, of one address, or of one user from one address.
+    Also answers of identity providers, each of which is good once.
 
     Until `last_at` what is to be forgotten of `count` is.
     `subject` is a digest of which: what was typed as a name may be a password.

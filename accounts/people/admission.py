@@ -1,7 +1,7 @@
 """Which accounts, workspaces and roles a person's claims give, and the person, made when new.
 
-People who come by a provider are in the directory of each account: workspaces follow from mappings
-of claims and of groups, beside those that a directory put the person into.
+People who come by a provider are in the directory of each account. Mappings of claims and of groups
+give them workspaces, beside those that a directory put the person into.
 """
 
 from collections import defaultdict
@@ -211,11 +211,12 @@ def _find_person(account: Account, identity: Identity, user: User | None) -> Sci
 
 
 def _recognize(identity: Identity, accounts: Collection[UUID]) -> User | None:
-    """Somebody whom a directory of these accounts brought under the id that a claim has, or under
-    the person's user name where no claim is set to have it.
+    """Somebody whom a directory of these accounts brought. The id is what a claim has, or the
+    person's user name where no claim is set to have it.
 
-    A provider that lets people choose their names gives nobody the place of a member without a
-    directory, of an operator, of whom a provider brought, or of somebody of another account.
+    A provider that lets people choose their names gives nobody the place of another person. Others
+    are members without a directory, operators, people whom a provider brought, and people of
+    another account.
     """
     # A file of groups names members of whom no directory has said anything.
     only_named = Q(has_own_user=False, attributes={}) & (Q(external_id=None) | Q(external_id=""))

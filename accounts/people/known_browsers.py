@@ -1,8 +1,8 @@
 """Browsers in which somebody has signed in before: no stranger's guesses keep them out of these.
 
 A browser has a sealed cookie with the names of who signed in there. Wrong passwords that it sends
-for one of these are counted by themselves, so that whoever guesses from ever new addresses neither
-slows it down nor gets any guess more. A new password ends that.
+for one of these are counted by themselves. So whoever guesses from ever new addresses neither slows
+it down nor gets any guess more. A new password ends that.
 """
 
 import json

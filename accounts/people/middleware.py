@@ -48,8 +48,8 @@ _ENDS_AT: Final = "ends_at"
 # What live parts of a page ask with by themselves (`console.js`).
 _TICK_HEADER: Final = "X-Tick"
 _AT_ONCE: Final = 2
-# A form takes its room so long at least: what a burst of wrong ones takes from requests is a tenth
-# of a process's time (10 ms each). A password that is looked at takes longer anyway.
+# A form takes its room at least this long. So a burst of wrong ones takes a tenth of a process's
+# time (10 ms each) from requests. A password that is looked at takes longer anyway.
 _FORM_S: Final = 0.2
 _WAIT_S: Final = 10.0
 _TOO_MANY: Final = "Too many tries to sign in. Wait a minute, then try again.\n"
@@ -61,8 +61,8 @@ class SignInRate:
 
     Few forms are looked at at once: they wait for one another's rows, and many would meanwhile
     hold all connections that requests need. Those of browsers in which somebody has signed in do
-    not wait for those of strangers. Of these one of each address waits with the others', so that
-    whoever sends a crowd from some addresses is as many as these, and keeps nobody else out.
+    not wait for those of strangers. Of strangers' forms only one of each address waits at a time.
+    So whoever sends a crowd from some addresses waits once per address, and keeps nobody else out.
     """
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponseBase]) -> None:
@@ -184,8 +184,8 @@ def count_new_factor(
 
 
 class PageSecondFactor:
-    """Sends who needs a second factor, and has used none in this session, to where they use one, or
-    set the first one up, before any other page.
+    """Makes people use a second factor before any other page, where they need one and have used
+    none in this session. Who has none sets the first one up.
 
     That there is a factor says nothing of a session that began before it: somebody else's, who
     knows the password.

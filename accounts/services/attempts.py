@@ -1,7 +1,7 @@
 """Audit records of credentials that were presented: few of them, however many come.
 
 Of what one address presents in one way the first in ten minutes is on record, the tenth, the
-hundredth and so on, each with how many came by then. Each process counts by itself and writes sixty
+hundredth and so on. Each has how many came by then. Each process counts by itself and writes sixty
 of these records a minute; beyond, one for each power of ten stands for all other addresses.
 """
 

@@ -100,7 +100,7 @@ def create_channel(
 
 def change_channel(*, row: Channel, changes: Mapping[str, Any], by: Actor) -> ChannelWithSecret:
     """The channel with these fields set, `url` among them. A webhook that leads to another host
-    gets a new secret: the host of before knows the old one, and could sign in the gateway's name.
+    gets a new secret. The former host knows the old one, and could sign in the gateway's name.
 
     Raises `SchemaInvalid`, and `NotFound` where somebody else deleted it.
     """

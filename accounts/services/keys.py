@@ -1,7 +1,7 @@
 """Making, changing, rotating and revoking API keys. Every change leaves an audit record.
 
-Those that change take a queryset narrowed to the keys meant, and lock them and their accounts' rows
-before they look, as the ledger writer does. `at` is the moment of the change, now unless said.
+Those that change take a queryset narrowed to the keys meant. They lock the keys and their accounts'
+rows before they look, as the ledger writer does. `at` is the moment of the change, now unless said.
 """
 
 from collections.abc import Mapping, Sequence

@@ -114,8 +114,8 @@ def add_parameter(callback_url: str, name: str, value: str) -> str:
 
 
 def select_usable_workspaces(user: User) -> QuerySet[Workspace]:
-    """Where a person may have keys made: all workspaces of accounts whose admin he is, of other
-    accounts the default one and those he belongs to."""
+    """Where a person may have keys made. That is all workspaces of accounts whose admin he is, and
+    of other accounts the default one and those he belongs to."""
     mine = Q(account__memberships__user=user) & (
         Q(is_default=True)
         | Q(account__memberships__role__in=list_account_roles(Action.OTHERS_KEYS))
@@ -249,8 +249,8 @@ def _find_refusal(row: Any, verifier: str | None, method: str | None) -> Gateway
 
 
 def _make_key(row: Any) -> tuple[ApiKey, str] | None:
-    """None where the app was revoked meanwhile, the workspace deleted, the creator left or may have
-    no key there any more, or the key that approved stopped working."""
+    """None where the app was revoked meanwhile or the workspace deleted. Also None where the
+    creator left or may have no key there, or the key that approved stopped working."""
     if (
         row.app.revoked_at is not None
         or (row.creator is not None and not row.has_member)

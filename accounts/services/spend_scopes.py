@@ -31,8 +31,8 @@ log = logging.getLogger("accounts.limits")
 def end_budgets(account_id: UUID, scopes: Collection[SpendScope]) -> None:
     """No limit any more on what these scopes spend (their `limit_nano` says nothing here).
 
-    Call it in the transaction of the change, and before other rows are locked than the account's:
-    it locks that first, as the ledger writer does.
+    Call it in the transaction of the change, before other rows than the account's are locked. It
+    locks that row first, as the ledger writer does.
     """
     outdate_limits(account_id)
     for kind, window in {(each.scope, each.window) for each in scopes}:

@@ -96,7 +96,7 @@ def remove_members(*, account_id: UUID, reference: str, by: Actor, user_ids: Seq
     """How many of those named were members and are so no longer.
 
     Raises `NotFound`, `DefaultMembersFixed`, and `SchemaInvalid` for whoever still has an active
-    key there, or is there by a group: the workspace is locked meanwhile, so that nobody gets one.
+    key there, or is there by a group. The workspace is locked meanwhile, so that nobody gets one.
     """
     with transaction.atomic():
         workspace = find_workspace(account_id, reference, lock=True)

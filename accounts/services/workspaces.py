@@ -211,8 +211,9 @@ def delete_workspace(*, account_id: UUID, reference: str, by: Actor) -> None:
 
 
 def clear_deleted_workspaces() -> int:
-    """Remove what is left in deleted workspaces, where nobody sees it any more: a batch of them for
-    each kind, each workspace in a transaction of its own. Returns how many rows are gone."""
+    """Remove what is left in deleted workspaces, where nobody sees it any more. It takes a batch of
+    them for each kind, each workspace in a transaction of its own. Returns how many rows are gone.
+    """
     deleted, gone = Workspace.everything.filter(deleted_at__isnull=False).values("pk"), 0
     for belongings in _belongings.values():
         left = belongings.rows().filter(workspace__in=deleted).order_by()
@@ -223,9 +224,10 @@ def clear_deleted_workspaces() -> int:
 
 
 class WorkspaceBelongings(NamedTuple):
-    """What goes with a workspace: all rows of that kind, each with its `workspace`, and how those
-    of one are removed, in the caller's transaction; how many there were. `at_once` is for secrets,
-    others are removed by the schedule and must be out of sight by then."""
+    """What goes with a workspace: all rows of one kind, each with its `workspace`. It also says how
+    those of one workspace are removed in the caller's transaction, and how many there were.
+    `at_once` is for secrets, others are removed by the schedule and must be out of sight by then.
+    """
 
     rows: Callable[[], QuerySet[Any]]
     clear: Callable[[UUID], int]

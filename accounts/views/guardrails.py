@@ -159,8 +159,8 @@ class GuardrailsViewSet(ManagedViewSet):
 
 
 class _Holders(NamedTuple):
-    """Who may be under a guardrail: how a body names them (`parameter` is what the services call
-    that), and how they are assigned, listed and serialized."""
+    """Who may be under a guardrail: how a body names them, and how they are assigned, listed and
+    serialized. `parameter` is what the services call them."""
 
     parameter: str
     read: Callable[[Mapping[str, Any]], Sequence[str]]

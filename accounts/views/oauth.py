@@ -60,8 +60,8 @@ _operation = describe_operations(_TAG, path=[_APP])
 
 
 class CannotDelegate(PermissionDenied):
-    """A key that is held to limits of its own would get rid of them by making another one, and an
-    app's key of its app's revocation."""
+    """A key with limits of its own would escape them by making another one. An app's key would
+    escape the app's revocation."""
 
     message = (
         "This key is limited or an app's and cannot let apps have keys. Use a key without a limit, "

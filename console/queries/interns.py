@@ -254,10 +254,10 @@ class InternDetail:
         return ChatRun.objects.filter(intern=self.intern.pk).select_related("session", "by")
 
     def find_session(self, named: str | None) -> str | None:
-        """The id of the conversation that the page shows: that of the person's own open question,
-        else the named one, else the last that the person had a turn in. None shows none, as an
-        empty name does. As through the API, who may talk to the intern goes on with any of its
-        conversations; for a name that it does not know it raises `Http404`."""
+        """The id of the conversation that the page shows. It is that of the person's own open
+        question, else the named one, else the last in which the person had a turn. None shows none,
+        as an empty name does. As through the API, who may talk to the intern goes on with any of
+        its conversations. For a name that it does not know it raises `Http404`."""
         me = self.scope.user.pk
         if self.question is not None and self.question.run.by_id == me:
             return self.question.run.session.session_id

@@ -210,8 +210,8 @@ _PREPARED: Final = (
 
 
 def list_stages(record: Generation, settled_at: datetime | None = None) -> list[Stage]:
-    """Plan and hold, the attempts one after the other, the rest of the answer behind its first
-    token, and what was left to do until its charge went to the ledger. Requests of older versions
+    """Plan and hold, the attempts one after the other, and the rest of the answer behind its first
+    token. Then what was left to do until its charge went to the ledger. Requests of older versions
     say nothing of the first two."""
     stages, at = [], 0.0
     for name, label, note in _PREPARED:

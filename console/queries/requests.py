@@ -57,9 +57,10 @@ _REFUSED_FIELDS: Final = (
 
 
 class RequestFilter(NamedTuple):
-    """What a list is narrowed to; empty fields narrow nothing. `text` is an id (of the generation,
-    the request, the session, the end user or the upstream's answer), `tag` is `name=value` or the
-    name of a tag, `person` the public id of who made the key, `reason` why the gateway refused."""
+    """What a list is narrowed to; empty fields narrow nothing. `text` is an id: of the generation,
+    the request, the session, the end user or the upstream's answer. `tag` is `name=value` or the
+    name of a tag. `person` is the public id of who made the key, `reason` why the gateway refused.
+    """
 
     text: str = ""
     model: str = ""
@@ -82,7 +83,7 @@ class RequestFilter(NamedTuple):
 
 
 class RequestRow(NamedTuple):
-    """A request in a list. `refusal` says why one was refused; such a one has no provider, no
+    """A request in a list. `refusal` says why one was refused. A refused one has no provider, no
     tokens and no cost, and `pk` is its number in its own table."""
 
     source: str

@@ -1,5 +1,5 @@
-"""Signing in and out: the front page, one-time links, the way from the admin, and what belongs to a
-person alone: the password, second factors, passkeys and sessions."""
+"""Signing in and out: the front page, one-time links, and the way from the admin. Also what belongs
+to a person alone: the password, second factors, passkeys and sessions."""
 
 import time
 from datetime import UTC, datetime

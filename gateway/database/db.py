@@ -2,7 +2,7 @@
 
 In a gevent web process SQLite would block every stream: it waits inside C, where no greenlet switch
 happens. So its work goes to native threads, a lane each for hot-path reads, operators' pages and
-the ledger writer. PostgreSQL waits cooperatively; there the connection goes back to the pool as
+the ledger writer. PostgreSQL waits cooperatively. There the connection goes back to the pool as
 soon as the work is done, and a database that fell silent is given up. Elsewhere work runs in place.
 """
 

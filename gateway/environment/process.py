@@ -42,7 +42,7 @@ def read_database_settings(
         "max_size": pool_size,
         "timeout": pool_timeout_s,
         "max_idle": 60,
-        # Give an attempt up soon: the next request begins a new one, and the pool's own back-off
+        # Give an attempt up soon, and the next request begins a new one. The pool's own back-off
         # would keep a database that is back waiting for up to a minute.
         "reconnect_timeout": 2,
     }

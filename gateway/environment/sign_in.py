@@ -27,8 +27,8 @@ class OidcProvider:
     scopes: str = "openid profile email"
     # The claim that has what directories call `externalId`; empty where names are compared.
     external_id_claim: str = ""
-    # How people have to have proved there who they are: one of these in `acr`, one of those in
-    # `amr`, so many seconds ago at most. Empty and None ask for nothing.
+    # How people must have proved there who they are. It asks for one of these in `acr`, one of
+    # those in `amr`, and a sign-in at most so many seconds ago. Empty and None ask for nothing.
     acr_values: tuple[str, ...] = ()
     amr_values: tuple[str, ...] = ()
     max_age_s: int | None = None

@@ -1,8 +1,8 @@
 """Request bodies: a byte cap before reading, a deadline, bounded inflation, then the parser.
 
 What large bodies take together is bounded, and one is parsed at a time. The parser itself cannot be
-interrupted, so how full a body may be bounds how long it takes; before, between and after, other
-connections have their turns.
+interrupted, so the bound on how full a body may be bounds its time. Before, between and after,
+other connections have their turns.
 """
 
 import gc
@@ -184,9 +184,9 @@ def read_body(request: HttpRequest, *, bytes_max: int, hear: PieceListener | Non
     """The body, chunked or counted, inflated, within `ROUTER_BODY_TIMEOUT`; `bytes_max` holds for
     what comes and for what it inflates to. `hear` is told each piece of what is returned.
 
-    Raises `InvalidRequest` where it cannot be read or takes too long, `PayloadTooLarge`, before
-    reading where it can, `UnsupportedEncoding`, and `Unavailable` where large bodies take too much
-    memory together.
+    Raises `InvalidRequest` where it cannot be read or takes too long, `UnsupportedEncoding`, and
+    `PayloadTooLarge`, before reading where it can. Raises `Unavailable` where large bodies take too
+    much memory together.
     """
     inflater = build_inflater(request.META.get("HTTP_CONTENT_ENCODING", ""))
     declared = request.META.get("CONTENT_LENGTH") or ""

@@ -2,7 +2,7 @@
 
 They may reach what is called with an inference key or exchanges a code for one, and nothing that
 manages an account. The API knows no cookies, so any origin may ask: it needs a key all the same.
-django-cors-headers is a middleware, and inference requests go past all middleware.
+It is no django-cors-headers, which is a middleware: inference requests bypass all middleware.
 """
 
 import re

@@ -1,10 +1,10 @@
 """JSON in and out, with money and times as the API writes them.
 
-orjson parses strictly and fast, but silently turns integers past 64 bits into floats; where a long
+orjson parses strictly and fast, but silently turns integers past 64 bits into floats. Where a long
 run of digits shows, jiter reads the body again with integers of any length. A number beyond a
 double is refused by the first pass.
 
-How deep and how full a text is shows without parsing it. The text is read in pieces of 64 KiB, and
+How deep and how full a text is shows without parsing it. The text is read in pieces of 64 KiB.
 `between` is called between two of them, so that a long text does not hold up other requests.
 """
 
@@ -106,9 +106,9 @@ _LONG_DIGITS = 19
 def loads(raw: Raw, between: Between = do_nothing) -> Any:
     """Parse one JSON document; `between` is called between two steps where it is a long one.
 
-    Raises `MalformedJson` for bad syntax, NaN and Infinity, bytes that are not UTF-8, a BOM, a lone
-    surrogate, a NUL in a string and a number beyond a double, `JsonTooDeep` for nesting past 128
-    levels. Of duplicate keys the last counts.
+    Raises `MalformedJson` for bad syntax, NaN and Infinity, a NUL in a string and a number beyond a
+    double. So it does for bytes that are not UTF-8, a BOM and a lone surrogate. Raises
+    `JsonTooDeep` for nesting past 128 levels. Of duplicate keys the last counts.
     """
     try:
         exact = has_digits_in_a_row(_LONG_DIGITS, raw, between)

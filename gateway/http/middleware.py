@@ -37,8 +37,8 @@ PAGES = ("/admin", "/auth", "/console", "/docs", "/static/")
 
 
 def is_page(request: HttpRequest) -> bool:
-    """Whether the path is for a person's browser: the console with its front page, the admin, the
-    page where apps ask for a key, the documentation, their files."""
+    """Whether the path is for a person's browser. That is the console with its front page, the
+    admin, the page where apps ask for a key, the documentation, and their files."""
     return request.path_info == "/" or request.path_info.startswith(PAGES)
 
 

@@ -30,8 +30,8 @@ def raw_json_response(
 
 
 class _RawJsonResponse(HttpResponse):
-    """What Django's own constructor makes of it (`test_responses.py` compares the two), without
-    looking at every header three times: they are the gateway's own, and in ASCII."""
+    """What Django's own constructor makes of it, without looking at every header three times: they
+    are the gateway's own, and in ASCII. `test_responses.py` compares the two."""
 
     def __init__(self, content: bytes, status: int, headers: Mapping[str, str]) -> None:
         self.headers = ResponseHeaders({})

@@ -30,8 +30,8 @@ class TagsInvalid(ValueError):
 
 def read_tags(header: str | None, metadata: object, trace: object, own: Tags = NO_TAGS) -> Tags:
     """The tags of a request, those of the caller's identity (`own`) among them. Raises
-    `TagsInvalid` for the header alone: what else has no room, or is too long or no plain value, is
-    not meant to be a tag."""
+    `TagsInvalid` for the header alone. Whatever else has no room, is too long or is no plain value
+    is not meant to be a tag."""
     tags = (_parse_header(header) | own) if header else dict(own)
     if len(tags) > TAGS_MAX:
         raise TagsInvalid(f"expected at most {TAGS_MAX} tags, with the {len(own)} of the token")

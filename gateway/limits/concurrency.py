@@ -1,11 +1,11 @@
 """Limits on how many requests are under way at the same time, over all processes.
 
-In the hint store each request under way has a place with an end, which its process moves on while
-the request lasts; places of a process that died end by themselves. While the store does not answer
-each process counts for itself, so that there is always a limit.
+In the hint store each request under way has a place with an end. Its process postpones that end
+while the request lasts, so places of a process that died end by themselves. While the store does
+not answer each process counts for itself, so that there is always a limit.
 
-A place that is given back within `SPARE_S` of the store's word serves the process's next request:
-a busy limit costs a round trip now and then, and less than the requests it lets through.
+A place that is given back within `SPARE_S` of the store's word serves the process's next request.
+So a busy limit costs a round trip now and then, and fewer than it lets requests through.
 """
 
 import math
@@ -27,14 +27,14 @@ RENEW_EVERY_S: Final = 10.0
 # How long the store's word lets a process use a place anew. Other processes do without it as long,
 # and whatever is wrong with the count (a limit made smaller, a store that forgot) lasts no longer.
 SPARE_S: Final = 0.5
-# A process keeps this share of a limit's places at most, and none where half of them are taken:
-# what it keeps would be refused to others.
+# A process keeps this share of a limit's places at most, and none where half of them are taken.
+# What it keeps would be refused to others.
 _SPARE_SHARE: Final = 16
 _SPARE_MAX: Final = 256
 # Work that no request waits for may take this long.
 _BESIDE_S: Final = 1.0
 # A limit is a sorted set of places by their ends. `{taken, given back, renewed}`: places as
-# `{scope, name, most}`. Takes all of `taken` or none; the answer is the number of the one in the
+# `{scope, name, most}`. Takes all of `taken` or none. The answer is the number of the one in the
 # way, 0 for none, and how many places of each were taken before. The time is the store's own.
 _SCRIPT: Final = LuaScript("""
 local orders = cjson.decode(ARGV[1])

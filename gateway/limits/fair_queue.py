@@ -23,8 +23,8 @@ T = TypeVar("T")
 
 @dataclass(eq=False, slots=True)
 class Waiting:
-    """A request that waits for one of `scopes`. `place` is how many were to be served before it in
-    its best queue when it came, plus one; `look` is called when it may be its turn."""
+    """A request that waits for one of `scopes`. `place` is one more than how many were to be served
+    before it, in its best queue, when it came. `look` is called when it may be its turn."""
 
     account: UUID
     workspace: UUID
@@ -174,9 +174,9 @@ class FairQueue:
         return bool(self._lanes)
 
     def join(self, waiting: Waiting, *, size_max: int) -> bool:
-        """Wait at the end of one's workspace; False where the queue is full. In a full one the
-        account with most requests gives up its latest for one that has fewer, and within an account
-        the workspace with most."""
+        """Wait at the end of one's workspace; False where the queue is full. In a full queue the
+        account with most requests gives up its latest for an account that has fewer. Within an
+        account it is the workspace with most."""
         if len(self) >= size_max and not self._make_room(waiting):
             return False
         lanes = [self._lanes.setdefault(scope, _Lane()) for scope in waiting.scopes]
@@ -197,8 +197,8 @@ class FairQueue:
 
     def leave(self, waiting: Waiting, *, served: Set[str] | None = None) -> None:
         """Give up the place. With `served`, the scopes of what it got, it uses its turn in those
-        where it waits; where it waits for none of them, in those where it is next. Who is next
-        looks at once. Told twice, it counts once."""
+        where it waits. Where it waits for none of them, it uses its turn where it is next. Who is
+        next looks at once. Told twice, it counts once."""
         if not waiting.is_counted:
             return
         used = frozenset[str]() if served is None else waiting.scopes & served
@@ -231,7 +231,7 @@ class FairQueue:
 
     def find_overtaken(self, bounds: Sequence[Bound], waiting: Waiting | None) -> Bound | None:
         """The first of the bounds where somebody else is next; None where a place may be taken. Who
-        is next at one of them may take all: else two that are next at one each, and need both,
+        is next at one of them may take all. Otherwise two that are next at one each, and need both,
         would wait for each other."""
         queued = [bound for bound in bounds if bound.scope in self._lanes]
         if any(self._lanes[bound.scope].find_next() is waiting for bound in queued):

@@ -1,9 +1,9 @@
 """Room under a limit that one process holds for a moment, so that a busy key pays for a round trip
 only now and then.
 
-Whoever asks the store may be given room for more of the same, counted as used at once, so that all
+Whoever asks the store may get room for more of the same. It counts as used at once, so all
 processes together still never exceed a limit. It is given only where it is small beside what is
-left of the limit, and what was not needed of it goes back after `LEASE_S`.
+left of the limit. What was not needed of it goes back after `LEASE_S`.
 """
 
 import time

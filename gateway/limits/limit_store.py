@@ -1,7 +1,7 @@
 """The counters of rate limits in the hint store: many orders in one round trip.
 
-Orders that come while one is under way wait for each other and go together, so that a busy process
-pays for a fraction of a round trip each.
+Orders that come while one is under way wait for each other and go together. So a busy process pays
+for a fraction of a round trip each.
 """
 
 from collections.abc import Sequence
@@ -18,10 +18,11 @@ _TAKE, _ADD = 0, 1
 # Of an order to take: the least and the most that is asked for beside it, and its share.
 _NO_MORE: Final = (1, 0, 1)
 # A counter is a hash of its window's start and what is used of it, and lives as long as its window.
-# A take is `{0, {{scope, most, window, cost}, ...}, least, most, share}`: from all or from none. It
-# is answered by the number of the limit that is in the way (0: none), for how many requests more of
-# the same cost it took (`gateway.limits.limit_leases`), and what is used of each. An addition is
-# `{1, {{scope, start, amount}, ...}}`, for windows that are not over. The time is the store's own.
+# A take is `{0, {{scope, most, window, cost}, ...}, least, most, share}`: from all or from none.
+# Its answer begins with the number of the limit that is in the way (0: none). Then come how many
+# further requests of the same cost it took for (`gateway.limits.limit_leases`), and what is used of
+# each. An addition is `{1, {{scope, start, amount}, ...}}`, for windows that are not over. The time
+# is the store's own.
 _SCRIPT: Final = LuaScript("""
 local time = redis.call('TIME')
 local now = tonumber(time[1])
@@ -67,8 +68,8 @@ return cjson.encode({now * 1000 + math.floor(tonumber(time[2]) / 1000), answers}
 
 
 class LimitAnswer(NamedTuple):
-    """`at_s` is the store's Unix time, cut to milliseconds; `refused` the number of the limit in
-    the way, 0 for none; `more` how many requests more it took for; `used` what is used of each
+    """`at_s` is the store's Unix time, cut to milliseconds. `refused` is the number of the limit in
+    the way, 0 for none. `more` is how many requests more it took for, `used` what is used of each
     limit now."""
 
     at_s: float

@@ -9,8 +9,8 @@ from gateway.http.request_id import get_request_id
 
 # They tell of each message; what they have to say at INFO helps who looks for a fault in them.
 _LIBRARIES: Final = ("amqp", "asyncio", "celery", "kombu", "gunicorn", "multiprocessing")
-# Django's own line for each refused page would double ours, and a pool's for each connection of a
-# database that is gone the one of that. Python's warnings are for who writes code.
+# Django's own line for each refused page would double ours. A pool's lines for each connection of a
+# database that is gone would double the one about that. Python's warnings are for who writes code.
 _QUIET: Final = ("django.request", "django.security", "psycopg.pool", "py.warnings")
 _TEXT: Final = "{asctime} {levelname} {name}: {message}{in_request}"
 _JSON_FIELDS: Final = "{levelname}{name}{process}{message}"

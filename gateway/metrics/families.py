@@ -1,5 +1,5 @@
 """What is measured. Each family is declared once, with its meaning and labels, and becomes one of
-the library's at its first number; the numbers of one set of labels are kept at hand."""
+the library's at its first number. The numbers of one set of labels are kept at hand."""
 
 from bisect import bisect_left
 from collections import Counter as Counted
@@ -97,7 +97,7 @@ class Histogram(_Written):
 
     def observe_all(self, measured: Sequence[float], *values: str) -> None:
         """Observe several at once. Each number of the library lies in a file that processes share
-        and costs 2 us to write; so each bucket is written once, however many fell into it."""
+        and costs 2 us to write. So each bucket is written once, however many fell into it."""
         if not is_enabled():
             return
         child = self._get_child(values)

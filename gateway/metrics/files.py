@@ -180,8 +180,8 @@ def _bury(path: Path, kind: str) -> None:
 
 
 class LabelValues:
-    """Values of a label that grow with what a gateway serves. Each of them makes series of its own,
-    so only the first 200 over all processes are kept apart, in a file that these share; all others
+    """Values of a label that grow with what a gateway serves. Each of them makes series of its own.
+    So only the first 200 over all processes are kept apart, in a file that these share; all others
     are `other`."""
 
     def __init__(self, label: str, *, most: int = VALUES_MAX) -> None:

@@ -1,5 +1,5 @@
-"""Errors as the document describes them: one body for all, a sentence for each status; and the
-`Idempotency-Key` header with its 409, in the description of every POST that takes it."""
+"""Errors as the document describes them: one body for all, a sentence for each status. The
+`Idempotency-Key` header with its 409 goes into the description of every POST that takes it."""
 
 from typing import Final
 

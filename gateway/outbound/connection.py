@@ -36,8 +36,8 @@ class Readiness:
     """Whether one socket has bytes, or has ended. For one greenlet at a time; close it before the
     socket.
 
-    A chunk of a stream costs its gateway little but the waiting for it. gevent's socket reads in
-    vain first, which raises, and then makes a timeout object for every wait. Here the watcher is
+    A chunk of a stream costs its gateway little but the waiting for it. The socket of gevent first
+    tries a read, which raises, and then makes a timeout object for every wait. Here the watcher is
     kept, and long waits share one clock that looks a few times a second (measured: 8 of 60 us a
     chunk).
     """
@@ -241,7 +241,7 @@ class Connection:
 class Pool:
     """Idle connections, the newest first out. No locks: each step on a deque is atomic.
 
-    Each event loop has its own: what waits for a socket belongs to the loop that made it, and pages
+    Each event loop has its own. What waits for a socket belongs to the loop that made it, and pages
     on SQLite run in threads with loops of their own.
     """
 

@@ -19,8 +19,8 @@ from gateway.outbound.errors import (
 from gateway.outbound.exchange import WAIT_S_MAX, Exchange
 from gateway.outbound.reply_reader import Inflater, WireFault
 
-# A fast upstream never lets a read block, so the other greenlets get their turn after this much:
-# some 20 ms of work in chunks of one byte each.
+# A fast upstream never lets a read block, so the other greenlets get their turn after this much.
+# That is some 20 ms of work in chunks of one byte each.
 _YIELD_EVERY_BYTES = 256 * 1024
 
 T = TypeVar("T")

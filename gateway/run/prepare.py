@@ -2,8 +2,8 @@
 
 Reads one line from stdin once the migrations are done: the simulated upstream's URL, or nothing.
 Writes JSON lines to stdout: `{"waiting": REASON}` while the database cannot be reached, and at the
-end `{"demo": {...}, "providers": [...]}` with the demo account's ids and secrets, and the slugs of
-well-known providers whose key is in the environment.
+end `{"demo": {...}, "providers": [...]}`. The latter has the demo account's ids and secrets, and
+the slugs of well-known providers whose key is in the environment.
 """
 
 import hashlib

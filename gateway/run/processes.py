@@ -114,8 +114,8 @@ def _manage(plan: Plan, name: str, *arguments: str) -> Child:
 class Preparation:
     """A process that makes the stores ready, and what it has said so far.
 
-    `waiting_for` is why the database cannot be reached yet; `demo` the demo account and `providers`
-    the real ones to add, once done; `status` the exit status, once ended.
+    `waiting_for` is why the database cannot be reached yet. Once done, `demo` is the demo account
+    and `providers` the real ones to add. `status` is the exit status, once ended.
     """
 
     def __init__(self, plan: Plan) -> None:

@@ -58,7 +58,7 @@ class Parent:
     """The process that must live for this one to go on, such as `make`.
 
     A SIGKILL of it shows as another parent. GNU make passes SIGTERM on, but on SIGINT only drops
-    its handler and waits for us, which a terminal's Ctrl-C makes up for and `kill -INT` does not.
+    its handler and waits for us. A terminal's Ctrl-C makes up for that, `kill -INT` does not.
     """
 
     def __init__(self, pid: int | None) -> None:

@@ -1,6 +1,6 @@
 """Bubblewrap: whether it works on this machine, and the walls that everything put into it has.
 
-A gateway that is root has bubblewrap set the walls up as root, and `unprivileged.py` then becomes a
+A gateway that is root has bubblewrap set the walls up as root. Then `unprivileged.py` becomes a
 user of the host that owns nothing else. Any other gateway has it make a user namespace.
 """
 

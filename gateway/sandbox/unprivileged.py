@@ -5,8 +5,8 @@ get this file alone.
 reaps orphans and ends with the command; the kernel then kills everything else in the sandbox.
 `unprivileged.py script UID PACKAGES SCRIPT...` gives up root's rights before a script begins.
 
-LIMITS is JSON: `uid` (the host's user to become, null to stay), `processes` (at most so many), the
-`folder` to begin in, and the number of the pipe `life`: all ends when its other end closes.
+LIMITS is JSON: `uid` (the host's user to become, null to stay), `processes` (at most so many) and
+the `folder` to begin in. `life` is the number of a pipe: all ends when its other end closes.
 """
 
 import ctypes
@@ -28,8 +28,8 @@ from typing import Any, NoReturn
 PR_SET_DUMPABLE, PR_SET_NO_NEW_PRIVS = 4, 38
 PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL = 47, 4
 
-# These stand in a sandbox's command for the numbers of pipes, which whoever starts it fills in:
-# the one on which bubblewrap tells of the first process, and the one that ends it when it closes.
+# These stand in a sandbox's command for the numbers of pipes, which whoever starts it fills in. On
+# INFO bubblewrap names the first process; LIFE ends it when it closes.
 INFO, LIFE = "{info}", "{life}"
 _INFO_BYTES_MAX = 4096
 _HIGH = 20
@@ -106,8 +106,8 @@ def _reap_until_end(child: int) -> NoReturn:
 
 
 def first_process(info: int, bubblewrap: int) -> int | None:
-    """A handle (pidfd) of a sandbox's first process: bubblewrap wrote its number to the pipe `info`
-    and is still its parent, so the number has not become another's."""
+    """A handle (pidfd) of a sandbox's first process. Its number, which bubblewrap wrote to the pipe
+    `info`, has not become another's: bubblewrap is still its parent."""
     try:
         pid = int(json.loads(os.read(info, _INFO_BYTES_MAX))["child-pid"])
         handle = os.pidfd_open(pid)

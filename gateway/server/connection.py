@@ -1,8 +1,8 @@
-"""One caller's connection: each request's head within its deadline and limits, what is answered to
-what is no request, and the rest of a body that nobody read.
+"""One caller's connection. It reads each request's head within its deadline and limits, answers
+what is no request, and reads the rest of a body that nobody read.
 
-gunicorn's parser reads a head while it parses it, for as long as bytes keep coming and over again
-from the start for each of them. Here the head is complete before the parser sees it.
+gunicorn's parser reads a head while it parses it, for as long as bytes keep coming. With each of
+them it starts again from the beginning. Here the head is complete before the parser sees it.
 """
 
 import re
@@ -83,8 +83,8 @@ _DRAIN_WITHIN_S = 5.0
 _DRAIN_PIECE_BYTES = 65_536
 # A line that ends with LF alone: the head will not end the way it is read here.
 _BARE_LF = re.compile(rb"(?:^|[^\r])\n")
-# A caller who sends faster than we parse never makes us wait, so the others' turn is given: after
-# so many reads, which take a few milliseconds even where each holds a thousand tiny chunks.
+# A caller who sends faster than we parse never makes us wait. So others get their turn after this
+# many reads, which take a few milliseconds even where each holds a thousand tiny chunks.
 _READS_IN_A_ROW = 3
 
 
@@ -156,8 +156,8 @@ class Connection:
         return self._request
 
     def find_request_id(self) -> str:
-        """The id of a request that came to nothing: that of the one under way, or the caller's own
-        where its head could be read; else a new one."""
+        """The id of a request that came to nothing. It is the id of the one under way, or the
+        caller's own where its head could be read; else a new one."""
         headers = dict(self._request.headers) if self._request is not None else {}
         return get_request_id() or choose_request_id(headers.get(HEADER.upper(), ""))
 

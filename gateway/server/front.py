@@ -58,8 +58,8 @@ def answer_hosts_by(part: str, view: View) -> None:
 
 
 def _path_with_hidden_slashes(uri: str) -> str:
-    """The path with slashes that were percent-encoded left so: they part nothing, as proxies see
-    it, so they must not lead where a proxy lets nobody go."""
+    """The path with slashes that were percent-encoded left so. Proxies do not take them for
+    separators, so they must not lead where a proxy lets nobody go."""
     path = uri.partition("?")[0] if uri.startswith("/") else urlsplit(uri).path
     # Official clients hide the one in a model's name, which is a part of nothing else.
     if not path.startswith(_MODEL_NAMES):
@@ -87,8 +87,9 @@ class FrontDoor(WSGIHandler):
 
     def __init__(self) -> None:
         super().__init__()
-        # `gateway.database.db` gives every connection back when its work is done, no Django cache
-        # is in use, and queries are not logged: nothing is left for these to do after a request.
+        # Nothing is left for these to do after a request. `gateway.database.db` gives every
+        # connection back when its work is done, no Django cache is in use, and queries are not
+        # logged.
         signals.request_started.disconnect(db.reset_queries)
         signals.request_started.disconnect(db.close_old_connections)
         signals.request_finished.disconnect(db.close_old_connections)

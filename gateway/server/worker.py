@@ -1,9 +1,9 @@
 """gunicorn's gevent worker: connections through our own reader of heads, and workers that are
 replaced, or stopped, without a caller losing an answer.
 
-gunicorn on its own tells the old workers to leave before the new ones have loaded, and gives them
-no more time than a stop has. Here, on SIGHUP, the old ones accept until the new ones do, and then
-have as long as a call may last; only a stop cuts what is under way short.
+gunicorn on its own tells the old workers to leave before the new ones have loaded. It gives them no
+more time than a stop has. Here, on SIGHUP, the old ones accept until the new ones do, and then have
+as long as a call may last. Only a stop cuts short what is under way.
 """
 
 import gc
@@ -79,8 +79,8 @@ roster = Roster()
 def retire_workers(master: "Arbiter") -> None:
     """gunicorn's `on_reload`: replace every worker.
 
-    Those that are leaving do not count as workers, or the master would tell them to hurry and would
-    not replace a new one that died.
+    Those that are leaving do not count as workers. Else the master would tell them to hurry and
+    would not replace a new one that died.
     """
     roster.retire(master.worker_age)
     master.num_workers += len(master.WORKERS)
@@ -93,8 +93,8 @@ def forget_worker(master: "Arbiter", worker: Any) -> None:
 
 
 def share_the_interpreter() -> None:
-    """Threads that compute beside the event loop let it go on within milliseconds, several of them
-    too: each that waits for the interpreter has it for so long, by turns."""
+    """Threads that compute beside the event loop let it go on within milliseconds, even several of
+    them. By turns, each that waits for the interpreter has it for this long."""
     sys.setswitchinterval(_TURN_S)
 
 
@@ -131,8 +131,8 @@ class RollingWorker(GeventWorker):
 
     @property
     def is_crowded(self) -> bool:
-        """Whether so many connections are open that none should be kept for later: those waiting to
-        be accepted would be waiting for idle ones to end."""
+        """Whether too many connections are open to keep any for later. Those waiting to be accepted
+        would be waiting for idle ones to end."""
         return any(4 * pool.free_count() < self.worker_connections for pool in self._pools)
 
     def run(self) -> None:

@@ -1,5 +1,5 @@
 """Records of interns: read-only ones of chats (without what was said), moves, create requests and
-machines they run on; and archives of their disks, also those that an operator made."""
+machines they run on. Also archives of their disks, those that an operator made too."""
 
 import re
 from typing import Any, Final

@@ -70,8 +70,8 @@ class AgentSessions:
 
 
 def drop_unanswered(messages: Sequence[ModelMessage]) -> list[ModelMessage]:
-    """The messages up to the first tool call that nobody answered: the rest was cut off by a
-    cancellation, and no model takes a call without its result."""
+    """The messages up to the first tool call that nobody answered. A cancellation cut off the rest,
+    and no model takes a call without its result."""
     for n, message in enumerate(messages):
         if not isinstance(message, ModelResponse):
             continue
@@ -89,8 +89,8 @@ def drop_unanswered(messages: Sequence[ModelMessage]) -> list[ModelMessage]:
 
 
 def list_turns(messages: Sequence[ModelMessage]) -> list[dict[str, Any]]:
-    """What the two said to each other, the oldest first: `role` (`user`, `assistant`), `text`, and
-    `tools`, the names of those that the agent called with it."""
+    """What the two said to each other, the oldest first. Each has `role` (`user`, `assistant`),
+    `text`, and `tools`, the names of those that the agent called with it."""
     turns = list(_iterate_turns(messages))[-TURNS_MAX:]
     return [{**turn, "text": turn["text"][:TURN_CHARS_MAX]} for turn in turns]
 

@@ -83,7 +83,7 @@ def _holds_boot(boot_id: UUID | OuterRef | None) -> Q:
 def archive_workspace(
     intern: Intern, driver: Driver, *, alive: Callable[[], None] = lambda: None
 ) -> WorkspaceArchive:
-    """Keep the disk of an intern that is taken down; what is kept already is not made again, but
+    """Keep the disk of an intern that is taken down. What is kept already is not made again, but
     kept as long as if it were new. Raises as `keep_disk` does."""
     existing = find_current_archive(intern)
     if existing is None:
@@ -96,8 +96,8 @@ def archive_workspace(
 
 
 def archive_stopped(intern: Intern, driver: Driver) -> WorkspaceArchive | None:
-    """Keep the disk of an intern that is stopped, without holding it; None where it was begun to be
-    booted or restored meanwhile, which makes what was read worthless. Raises as `keep_disk` does.
+    """Keep the disk of an intern that is stopped, without holding it. None where a boot or a
+    restore began meanwhile, which makes what was read worthless. Raises as `keep_disk` does.
 
     A disk changes only under a runtime, and a boot names itself in the row before there is one.
     """

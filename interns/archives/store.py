@@ -139,7 +139,7 @@ def run_with_limit(work: Callable[[], Result], limit_s: float, alive: Callable[[
     """What `work` gives back, done in a thread of its own; `alive` is called now and then.
 
     Raises what `work` and `alive` raise, and `StoreTimedOut`. After that `work` may still go on, as
-    nothing can end a thread that waits for a server: what it does late must do no harm.
+    nothing can end a thread that waits for a server. What it does late must do no harm.
     """
     until = time.monotonic() + limit_s
     future: Future[Result] = Future()

@@ -147,8 +147,8 @@ def reopen(
     """Take the answer to an open question, and the run with it.
 
     Raises `ChatError`: `intern_not_ready`, `busy` (a turn is running), `interaction_unknown`,
-    `interaction_not_pending`, `run_ended`, and `bad_request` for an answer that it does not take:
-    then it stays open, and its deadline where it was.
+    `interaction_not_pending`, `run_ended`, and `bad_request`. The last is for an answer that it
+    does not take. Then it stays open, and its deadline where it was.
     """
     with transaction.atomic():
         _lock_running_intern(intern_id)

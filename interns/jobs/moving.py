@@ -2,7 +2,7 @@
 elsewhere once its disk can be fetched.
 
 What ran on one that is gone (T21) is parked, so that it boots elsewhere with the disk that was
-archived last, and its owner told. A machine that comes back owns none of them any more.
+archived last. Its owner hears of it. A machine that comes back owns none of them any more.
 """
 
 import logging
@@ -100,8 +100,8 @@ def park_lost(now: datetime) -> int:
 
 
 def _select_lost(gone: list[str], now: datetime) -> list[Intern]:
-    """Also those that nobody has begun for a whole term while others could: on a machine that was
-    never heard of, or has no worker for them."""
+    """Also those that nobody has begun for a whole term while others could. They are on a machine
+    that was never heard of, or has no worker for them."""
     lost = Q(host__in=gone, status__in=(*_UP, Status.DESTROYING))
     living = set(hosts.filter_living(now).values_list("name", flat=True))
     unread = hosts.list_unread(living)

@@ -1,5 +1,5 @@
 """Stopping an intern's runtime (T13): its disk, hostname and key stay. And taking an intern down
-(T17 to T20), in an order that loses nothing: each step may be done twice, so that a second attempt
+(T17 to T20), in an order that loses nothing. Each step may be done twice, so that a second attempt
 goes on where the first one ended."""
 
 import logging

@@ -15,8 +15,8 @@ def add_intern_argument(parser: CommandParser) -> None:
 
 
 def require_worker() -> None:
-    """Raises `Refused` where a worker would have to do it and none can hear of it: in the home of a
-    run that has ended, whose queue ended with it."""
+    """Raises `Refused` where a worker would have to do it and none can hear of it. That is in the
+    home of a run that has ended, whose queue ended with it."""
     if not settings.REDIS_URL and was_run() and not run_in_progress():
         raise Refused(
             "No worker would hear of it: start the gateway first, or name its broker in REDIS_URL"

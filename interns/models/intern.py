@@ -44,15 +44,15 @@ class Intern(models.Model):
 
     `lease_id` is the fencing token of the operation that holds the intern: whoever writes for an
     operation names it. It changes when a worker picks the operation up and when the reaper hands it
-    on, `operation_id` does not: that names the operation, and the runtime which it boots. A settled
-    intern has neither, but for `running` while it is being suspended.
-    `progress_step` counts from 1. `booted_at` is when a runtime was first begun: from then on there
-    may be files. `status_reason` says what led to the status, where a caller did not.
-    `host` names the machine that carries out what is done to it, `disk_host` the one where its disk
-    lies once it was booted: they differ while it moves. `is_disk_partial` says that an archive is
-    being put onto that disk, or was by somebody who did not come to the end of it.
-    `attached_vault_id` is borrowed, and kept when its vault is gone. `runtime` holds what the
-    driver told of the runtime that it started last. `budget_nano` becomes the limit of the key.
+    on. `operation_id` does not change: it names the operation, and the runtime which that boots. A
+    settled intern has neither, but for `running` while it is being suspended. `progress_step`
+    counts from 1. `booted_at` is when a runtime was first begun: from then on there may be files.
+    `status_reason` says what led to the status, where a caller did not. `host` names the machine
+    that carries out what is done to it, `disk_host` the one where its disk lies once it was booted.
+    They differ while it moves. `is_disk_partial` says that an archive is being put onto that disk,
+    or was by somebody who did not come to the end of it. `attached_vault_id` is borrowed, and kept
+    when its vault is gone. `runtime` holds what the driver told of the runtime that it started
+    last. `budget_nano` becomes the limit of the key.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)

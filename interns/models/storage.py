@@ -14,7 +14,7 @@ class WorkspaceArchive(models.Model):
     """One verified archive. It outlives its intern, so it names it by value.
 
     `uri` is what the archive storage calls it; `files` counts regular files. Until `expires_at` it
-    is kept. One of an intern that was only stopped holds what `boot_id` left on the disk, and is no
+    is kept. One of an intern that was only stopped holds what `boot_id` left on the disk. It is no
     longer the disk once a later boot has begun.
     """
 

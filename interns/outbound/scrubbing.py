@@ -1,4 +1,4 @@
-"""Taking secrets out of what sites answer: their values are replaced by their names, in the
+"""Takes secrets out of what sites answer. Their values are replaced by their names, in the
 spellings that an echo may have, wherever the pieces of an answer are cut."""
 
 import base64

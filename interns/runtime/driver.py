@@ -63,8 +63,8 @@ class ChatRefused(Exception):
     `reason` is the API's: `busy`, `intern_unreachable`, `intern_rejected`, `stream_severed`,
     `timeout`, `turn_failed`, `interaction_unknown`, `interaction_not_pending`, `run_ended`,
     `attachment_failed`, `bad_request` (an answer that does not fit). `status` is the HTTP status
-    where a reason has two: 410 where a run produced more than is retained, 503 where a runtime is
-    busy with something else than turns.
+    where a reason has two. It is 410 where a run produced more than is retained, 503 where a
+    runtime is busy with something else than turns.
     """
 
     def __init__(
@@ -83,8 +83,8 @@ class ChatRefused(Exception):
 
 @dataclass(frozen=True, slots=True)
 class AgentAddress:
-    """Where a runtime listens for HTTP: a Unix socket's path, a host and a port, or a way through a
-    web process of its own machine."""
+    """Where a runtime listens for HTTP. It is a Unix socket's path, a host and a port, or a way
+    through a web process of its own machine."""
 
     socket_path: Path | None = None
     host: str = ""
@@ -126,11 +126,11 @@ class Runtime:
 
 @dataclass(frozen=True, slots=True)
 class RuntimeHealth:
-    """What a probe found. `exited` is certain: there is no such runtime any more; `was_fenced` says
-    that it had to stop because this machine could not tell that it was alive; `was_stopped` that it
-    was told to end, as all are when the gateway stops; `is_unknown` that nobody can tell, which
-    says nothing against the runtime. `budget_ended` says that its last model call was refused
-    because its key's limit is used up."""
+    """What a probe found. `exited` is certain: there is no such runtime any more. `was_fenced` says
+    that it had to stop because this machine could not tell that it was alive. `was_stopped` says
+    that somebody ended it, as all are ended when the gateway stops. `is_unknown` says that nobody
+    can tell, which says nothing against the runtime. `budget_ended` says that its last model call
+    was refused because its key's limit is used up."""
 
     ok: bool
     exited: bool = False

@@ -2,7 +2,7 @@
 
 It makes the sockets, starts the agent, relays the agent's calls to the gateway and ends with the
 agent or the agent with it. It leaves the process that started it, so that the runtime outlives a
-worker, and holds a lock on the intern's folder, so that there is never a second one. Once the agent
+worker. It holds a lock on the intern's folder, so that there is never a second one. Once the agent
 is begun it says so in one line of JSON on stdout and in `runtime.json`.
 
 Standard library only: there is one supervisor beside every agent.
@@ -246,8 +246,8 @@ def remove_boot_files(folder: Path, sockets: Path | None = None) -> None:
 
 
 def short_sockets_folder(folder: Path) -> Path:
-    """Where the sockets are if the intern's folder has too long a path for them: it can be told
-    without a record, since a supervisor may be killed before it makes one."""
+    """Where the sockets are if the intern's folder has too long a path for them. It needs no
+    record, since a supervisor may be killed before it makes one."""
     return SHORT / f"{SOCKETS_PREFIX}{folder.name}-{zlib.crc32(os.fsencode(folder)):08x}"
 
 

@@ -41,8 +41,8 @@ _USED_MAX: Final = 20_000
 
 @dataclass(frozen=True, slots=True)
 class Tunnel:
-    """Through the web processes at `url` to what they have of one intern: its `agent`, which is
-    told the runtime's token there, its public `page`, its `log` and its `disk`."""
+    """Through the web processes at `url` to what they have of one intern. That is its `agent`,
+    which gets the runtime's token there, its public `page`, its `log` and its `disk`."""
 
     url: str
     intern_id: str

@@ -99,8 +99,8 @@ def per_million(pricing: JsonObject | None, key: str) -> str | None:
 
 
 class DropsHistory:
-    """For pages whose rows take what was written down of them along: it is read only, which the
-    admin would otherwise refuse to delete the row for it."""
+    """For pages whose rows are deleted together with what was written down of them. That is read
+    only, and for it the admin would otherwise refuse to delete the row."""
 
     def get_deleted_objects(self, objs: object, request: HttpRequest) -> Any:
         deleted = super().get_deleted_objects(objs, request)  # type: ignore[misc]  # A mixin of admin pages.

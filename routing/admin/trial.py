@@ -33,7 +33,7 @@ _TEXT: Final = "Say hello."
 
 @dataclass(frozen=True, slots=True)
 class EndpointTrial:
-    """How one went. `status` is the upstream's own, None when no answer came; `said` are the first
+    """How one went. `status` is the upstream's own, None when no answer came. `said` are the first
     words of its answer, or its own words on why there is none. Latency is in milliseconds."""
 
     endpoint: Endpoint

@@ -43,8 +43,8 @@ def build_snapshot() -> Snapshot:
 def _collector_disabled() -> Iterator[None]:
     """Keep the garbage collector out: the many new objects would set off full collections.
 
-    One of those holds every thread for as long as it takes (280 ms and more were seen on a busy
-    machine with 10,000 endpoints), and in a snapshot there are no cycles to find.
+    A full collection holds every thread for as long as it takes: 280 ms and more were seen on a
+    busy machine with 10,000 endpoints. And a snapshot has no cycles to find.
     """
     collects, keeps_frozen = gc.isenabled(), gc.get_freeze_count() > 0
     if collects and keeps_frozen:
@@ -55,8 +55,8 @@ def _collector_disabled() -> Iterator[None]:
         yield
     finally:
         if collects:
-            # Together these call the new objects old without looking at each, which the next
-            # collection of the young would do (150 ms and more on the same machine).
+            # Together these call the new objects old without looking at each. The next collection
+            # of the young would look (150 ms and more on the same machine).
             gc.freeze()
             if not keeps_frozen:
                 # Web workers froze what they loaded (`gateway.server.worker`), and collections
@@ -153,8 +153,8 @@ class Catalogue:
                 self._report()
                 self._failing = False
             except Exception as error:
-                # The poller outlives whatever a bad row or a lost database does to it: the old
-                # snapshot stays, and the error is logged once until a refresh succeeds.
+                # The poller outlives a bad row and a lost database. The old snapshot stays, and the
+                # error is logged once until a refresh succeeds.
                 if not self._failing:
                     known = isinstance(error, DatabaseError | InterfaceError)
                     trace = None if known else error

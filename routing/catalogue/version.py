@@ -54,8 +54,8 @@ def current_version(using: str | None = None) -> int:
 def bump_version(using: str) -> Iterator[None]:
     """A transaction that changes the catalogue.
 
-    The bump comes first: its row lock puts concurrent changes in a queue, where bumping last would
-    let two of them wait for each other's rows.
+    The bump comes first: its row lock puts concurrent changes in a queue. Bumping last would let
+    two of them wait for each other's rows.
     """
     with transaction.atomic(using=using):
         rows = CatalogueVersion.objects.using(using)

@@ -64,8 +64,8 @@ def _read_shares(question: TypedQuestion, probabilities: object) -> tuple[float,
         raise NoAnswer("probabilities of something else than the labels")
     shares = [_read_share(probabilities.get(label, 0)) for label in question.labels]
     total = fsum(shares)
-    # How far from 1 the sum of these may be: each is off by up to half of its last decimal
-    # place, so the more labels and the fewer decimals, the further.
+    # How far from 1 the sum of these may be. Each is off by up to half of its last decimal place,
+    # so the more labels and the fewer decimals, the further.
     decimals = max(_DECIMALS_MIN, *map(_count_decimals, shares))
     if abs(total - 1) > min(_ERROR_MAX, len(shares) / 2 * 10.0**-decimals + _ARITHMETIC_ERROR):
         raise NoAnswer("probabilities that do not add up")

@@ -29,7 +29,7 @@ class TypedQuestion(NamedTuple):
 class Judgement(NamedTuple):
     """A distribution over the labels of a question: a probability each, which sum to 1.
 
-    `confidence` is an upstream's own, None where it has to be worked out; `label_mass` is the share
+    `confidence` is an upstream's own, None where it has to be worked out. `label_mass` is the share
     of the probability that fell on labels at all, None where that is not known.
     """
 

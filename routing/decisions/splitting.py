@@ -1,8 +1,8 @@
 """A question with more labels than can be asked about at once, as several that have fewer.
 
 The labels are put into groups: one question asks which group it is, one for each group which of its
-members. The probability of a label is that of its group times its own within the group, so all of
-them can be asked at the same time.
+members. The probability of a label is that of its group times its own within the group. So all
+questions can be asked at the same time.
 """
 
 from collections.abc import Iterator, Sequence
@@ -25,8 +25,8 @@ class QuestionLimits(NamedTuple):
 
 
 class _Node(NamedTuple):
-    """One question of the tree, by its place among the parts, and what stands behind each of its
-    labels: a question on its own, or nothing further."""
+    """One question of the tree, by its place among the parts. Behind each of its labels stands a
+    question on its own, or nothing further."""
 
     part: int
     behind: "tuple[_Node | None, ...]"

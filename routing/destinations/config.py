@@ -1,7 +1,7 @@
 """A destination's config: checked by type, its secrets apart, masked in answers.
 
 Secrets are sealed for their own row. Masked and absent values of a change keep what is stored,
-unless the URL leads elsewhere: then secrets are to be given again, so that no other host gets them.
+unless the URL leads elsewhere. Then secrets are to be given again, so that no other host gets them.
 """
 
 import ipaddress

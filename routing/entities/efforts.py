@@ -37,8 +37,8 @@ def effort_for_budget(budget: int, output_tokens_max: int | None) -> Effort:
 
 
 def fit_effort(effort: Effort, rules: EffortRules) -> Effort:
-    """The nearest effort that the model takes, of two equally near the lower, which costs less.
-    "none" is kept unless reasoning is mandatory: then it is the lowest effort."""
+    """The nearest effort that the model takes; of two equally near the lower, which costs less.
+    The effort "none" is kept unless reasoning is mandatory; then it becomes the lowest effort."""
     levels = [level for level in LEVELS if level in rules.supported]
     if effort == "none":
         return (levels or LEVELS)[0] if rules.mandatory else "none"

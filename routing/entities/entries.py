@@ -115,12 +115,12 @@ class EndpointEntry:
     `taken_fields` are the body fields it is sent: the supported parameters and the operator's extra
     ones. `prices` None means no price, and `pricing` is the same as published. `status` is the
     worse of the endpoint's and its provider's. `decides` is how it answers decisions, one of
-    `DECIDING`, None where it does not; `efforts` is None where a request may ask for any
-    reasoning; `rate_rules` limit all its requests together. The last fields are computed once,
-    because selection reads them at every request: `tag_key` is the tag without regard to case,
-    `token_usd` the price of a prompt and a completion token together (`token_price` the same as a
-    float), `wire_kind` the format in which it is asked, and `prompt_tokens_max` the longest prompt
-    that leaves no room for an answer.
+    `DECIDING`, None where it does not. `efforts` is None where a request may ask for any reasoning;
+    `rate_rules` limit all its requests together. The last fields are computed once, because
+    selection reads them at every request. `tag_key` is the tag without regard to case, `wire_kind`
+    the format in which it is asked. `token_usd` is the price of a prompt and a completion token
+    together, `token_price` the same as a float. `prompt_tokens_max` is the longest prompt that
+    leaves no room for an answer.
     """
 
     pk: int
@@ -246,9 +246,9 @@ class ModelEntry:
 class Snapshot:
     """One whole catalogue.
 
-    `models` holds all of them by id, hidden ones too; `listing` those the API lists: visible, with
-    at least one priced endpoint that the operator has not taken away, newest first. `problems` says
-    in words what stands in the tables and cannot be used.
+    `models` holds all of them by id, hidden ones too. `listing` holds those the API lists, newest
+    first: visible, with at least one priced endpoint that the operator has not taken away.
+    `problems` says in words what stands in the tables and cannot be used.
     """
 
     version: int

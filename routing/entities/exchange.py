@@ -39,9 +39,9 @@ class Event:
     """One parsed upstream event. `native_finish` is the provider's own word.
 
     `usage` is the usage so far in the chat format's shape, `error` a raw error object inside a 200
-    stream; without `has_choice` the event spoke of other things only. `stop_sequence` is the one
-    that was met. `native` stands on the first event of each payload, and on that alone.
-    `beside` is there where the upstream speaks chat.
+    stream. Without `has_choice` the event spoke of other things only. `stop_sequence` is the one
+    that was met. `native` stands on the first event of each payload, and on that alone. `beside` is
+    there where the upstream speaks chat.
     """
 
     delta: JsonObject = field(default_factory=dict)
@@ -96,9 +96,10 @@ class Prompt(NamedTuple):
 
 class Terms(NamedTuple):
     """What one endpoint takes. `supported` are the parameters it lists (chat vocabulary) and its
-    extra ones, `user_hash` the end user's identity where it may be told, `credential` the
-    provider's secret. `output_cap` bounds the output (None: nothing known beyond the caller's
-    wish), `output_default` is what a wire that insists on a cap gets where the caller named none.
+    extra ones. `user_hash` is the end user's identity where the endpoint may have it, `credential`
+    the provider's secret. `output_cap` bounds the output; None says that nothing is known beyond
+    the caller's wish. `output_default` is what a wire that insists on a cap gets where the caller
+    named none.
     """
 
     upstream_model: str
@@ -129,7 +130,7 @@ class StreamReader(Protocol):
     def events(self, payload: bytes) -> Sequence[Event]:
         """The events of a payload, in order. Raises `UpstreamFailure` for what is no event.
 
-        A payload without a meaning in the chat format is an event with an empty delta: `native`
+        A payload without a meaning in the chat format is an event with an empty delta. Its `native`
         carries it to a caller of the same format.
         """
 

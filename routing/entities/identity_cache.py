@@ -10,8 +10,8 @@ Derived = TypeVar("Derived")
 class IdentityCache(Generic[Source, Derived]):
     """Calling it gives `make(value)`, made once for each object; the objects must never change.
 
-    The rules of a key stay the same objects until the key is read again, and comparing them by
-    value would cost as much as `make`. Results for which `may_keep` is false are not cached.
+    The rules of a key stay the same objects until the key is read again. Comparing them by value
+    would cost as much as `make`. Results for which `may_keep` is false are not cached.
     """
 
     def __init__(

@@ -40,8 +40,8 @@ def main() -> None:
         result = {"error": str(error)}
     except (MemoryError, RecursionError):
         result = {"error": "it takes too much memory"}
-    # The text apart from the rest: as JSON it would be several times as long, and its reader would
-    # have to take it in one go.
+    # The text follows apart from the rest. As JSON it would be several times as long, and its
+    # reader would have to take it in one go.
     text: str | None = result.pop("text", None)
     write_frame(json.dumps(result | {"has_text": text is not None}).encode())
     write_frame((text or "").encode("utf-8", "replace"))

@@ -1,12 +1,12 @@
 """The process that turns web pages into text: one page after the other, over one socket.
 
-Pages are anybody's, so what takes them apart stands alone: it knows no secret, is bounded in memory
+Pages are anybody's, so what takes them apart stands alone. It knows no secret, is bounded in memory
 and time, and is killed where it does not end. Nothing of the project is imported here.
 
-Asked: four bytes of length, a JSON object (`charset`, null where nobody said; `url`; `seconds` of
-processor time; `chars` of text that are wanted), four bytes of length, the page. Told: the title
-and the text in UTF-8, four bytes of length before each. A text that is too long is one character
-longer than is wanted.
+It reads four bytes of length, a JSON object, four bytes of length, and the page. The object has
+`charset` (null where nobody said), `url`, `seconds` of processor time, and `chars` of text that are
+wanted. Told: the title and the text in UTF-8, four bytes of length before each. A text that is too
+long is one character longer than is wanted.
 """
 
 import contextlib

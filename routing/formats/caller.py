@@ -21,8 +21,8 @@ class AnswerIdentity(NamedTuple):
 
 @dataclass(slots=True)
 class ToolActivity:
-    """One call of a server tool that the gateway ran: its id as the model gave it, the tool's type
-    and the name it was called by, the arguments and the result as texts.
+    """One call of a server tool that the gateway ran. It has the id that the model gave, the tool's
+    type and the name it was called by, and arguments and result as texts.
 
     `item` are the own fields of its output item in responses, `block` and `block_type` its result
     in messages where that format has one. `status` is "in_progress", "completed" or "failed".
@@ -50,12 +50,12 @@ AnswerPieces = Sequence[JsonObject | ToolActivity]
 
 
 class Ending(NamedTuple):
-    """How a generation ended. `usage` is the caller's report (chat-shaped, with `cost`,
-    `cost_details`, `is_byok`), `native` what the upstream itself said where it speaks the
-    caller's format: its whole answer, or the event of its stream that told `native_finish`.
-    `failure` is what broke an answer after partial output: code, message and metadata; in streams
-    only one that the format tells as a finished answer (`CallerFormat.finishing_errors`). `beside`
-    is what an upstream of chat says in words of its own."""
+    """How a generation ended. `usage` is the caller's report, chat-shaped, with `cost`,
+    `cost_details` and `is_byok`. Where the upstream speaks the caller's format, `native` is what it
+    said itself: its whole answer, or the event of its stream with `native_finish`. `failure` is
+    what broke an answer after partial output: code, message and metadata. In streams it is only one
+    that the format reports as a finished answer (`CallerFormat.finishing_errors`). `beside` is what
+    an upstream of chat says in words of its own."""
 
     finish_reason: str
     native_finish: str | None
@@ -84,9 +84,9 @@ class CompleteAnswer(NamedTuple):
 class StreamWriter(Protocol):
     """Writes one stream in the caller's format. Every method returns bytes to send, or `b""`.
 
-    The order of calls: `write_opening` once, before the first `delta` or `begin_tool`; then any
+    The order of calls: `write_opening` once, before the first `delta` or `begin_tool`. Then any
     number of `delta` (events of another format, chat-shaped and cleaned), or of `write_native`
-    (events of the caller's own format); then `write_ending` or `error`, the last. A stream never
+    (events of the caller's own format). Then `write_ending` or `error`, the last. A stream never
     has both kinds of events. `debug` may come before the opening, and `keep_alive` stands between
     any two.
     """
@@ -133,8 +133,8 @@ class CallerFormat(Protocol):
 
     Ids of its generations begin with `id_prefix`, and `api_type` is what their records call it.
 
-    `finishing_errors` are the error types that, met when some output was there, are told as the end
-    of a finished answer rather than as an error.
+    `finishing_errors` are error types that, after some output, are reported as the end of a
+    finished answer rather than as an error.
     """
 
     name: str

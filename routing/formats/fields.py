@@ -1,7 +1,7 @@
 """Building blocks of the request schemas: JSON's own rules said in pydantic.
 
 The schemas are TypedDicts, checked strictly. They judge a body and are never dumped
-again, so they name only what has a rule; keys they do not name are ignored unless the schema
+again, so they name only what has a rule. Keys they do not name are ignored unless the schema
 forbids them. An explicit null of an optional field is absence, wherever a format gives it no other
 meaning: official clients write what they leave unset. A body is copied only where one stands.
 """
@@ -260,8 +260,8 @@ Base64 = Annotated[str, AfterValidator(_not_a_url)]
 class Tagged:
     """A union of TypedDicts told apart by a literal field (`role`, `type`, `id`).
 
-    Unlike pydantic's own discriminator it leaves no trace in the path of an issue, and an unknown
-    or absent value is reported at the field itself; with `opaque` it passes as any object.
+    Unlike pydantic's own discriminator it leaves no trace in the path of an issue. An unknown or
+    absent value is reported at the field itself; with `opaque` it passes as any object.
     """
 
     def __init__(self, key: str, *, opaque: bool = False) -> None:

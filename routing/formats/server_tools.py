@@ -311,8 +311,8 @@ NestedSubagentTool: TypeAlias = _any_of(  # type: ignore[valid-type]  # Built fr
 
 # Settings of a subagent that only responses have.
 INHERITING: Final = ("inherit_functions", "inherited_function_names")
-# Settings of a subagent that no caller gives: functions of the request that it may call, and what
-# agents that wait for such functions have said so far (`id`, chat-shaped `messages`).
+# Settings of a subagent that no caller gives. They are functions of the request that it may call,
+# and what agents that wait for such functions have said so far (`id`, chat-shaped `messages`).
 FUNCTIONS: Final = "router_functions"
 WAITING: Final = "router_waiting"
 

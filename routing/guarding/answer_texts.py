@@ -33,8 +33,8 @@ def collect_texts(visit: Callable[[Change], object]) -> list[str]:
 
 
 def map_message(message: JsonObject, change: Change) -> JsonObject:
-    """The message with each of its texts changed, in a fixed order: what is said, the thoughts,
-    what tools are called with, and what is quoted. Speech whose transcript is another has no
+    """The message with each of its texts changed. Their order is fixed: what is said, the thoughts,
+    the arguments of tool calls, and what is quoted. Speech whose transcript is another has no
     sound."""
     changed = dict(message)
     for name in TEXT_FIELDS:
@@ -68,8 +68,8 @@ def map_arguments(arguments: str, change: Change) -> str:
 
 
 def map_activity(activity: ToolActivity, fields: Sequence[str], change: Change) -> None:
-    """Change each text of these fields of a server tool's call, in place: a writer that has begun
-    to tell of it reads the rest when it has ended."""
+    """Change each text of these fields of a server tool's call, in place. A writer that has begun
+    to write it reads the rest when it has ended."""
     for name in fields:
         value = getattr(activity, name)
         changed = (

@@ -224,7 +224,7 @@ def _list_fields(piece: JsonObject) -> JsonObject:
 
 
 def _find_separators(plain: str, details: list[Any]) -> list[str] | None:
-    """What stands in `plain` before each text of the details, which is nothing or an empty line;
+    """What stands in `plain` before each text of the details, which is nothing or an empty line.
     None where it says anything else than these texts."""
     separators, at = [], 0
     for detail in details:

@@ -1,5 +1,5 @@
-"""Long texts worked on in pieces, between which other threads run: copying one of megabytes in one
-go would hold them all up, the event loop's among them."""
+"""Work on long texts in pieces, between which other threads run. Copying one of megabytes in one go
+would hold them all up, the event loop's among them."""
 
 import base64
 import codecs

@@ -125,8 +125,8 @@ class GuardedWriter:
 
     def _hold_texts(self, delta: JsonObject) -> JsonObject:
         """The delta with what may leave of its texts; empty where that is nothing. Thoughts end
-        where the answer begins, that ends where a refusal does, and all where tools are called;
-        nothing else ends a text, whose next piece may complete a match."""
+        where the answer begins, the answer where a refusal does, and all where tools are called.
+        Nothing else ends a text, whose next piece may complete a match."""
         calls: list[JsonObject] = [
             call for call in delta.get("tool_calls") or () if isinstance(call, dict)
         ]

@@ -1,8 +1,9 @@
 """Every text of a request, wherever it stands: looked at, or changed in place of the old one.
 
-Walks what is prompt in the chat body and in the caller's own body beside it: messages, systems,
-instructions, items, parts, results and calls of tools, and files that are plain text. What is no
-text (ids, signatures, media) is left alone. A key that is not known is text: providers may read it.
+Walks what is prompt in the chat body and in the caller's own body beside it. That is messages,
+systems, instructions, items, parts, results and calls of tools, and files that are plain text. What
+is no text (ids, signatures, media) is left alone. A key that is not known is text: providers may
+read it.
 """
 
 from collections.abc import Callable, Mapping

@@ -63,9 +63,9 @@ class EndUser:
 
 @dataclass
 class ErasedRows:
-    """How many rows lost something: records, figures for analytics, contents, answers kept for
-    repeated requests, comments of feedback, keys that were made for him, interns' conversations,
-    and records of failed and refused requests."""
+    """How many rows lost something. They are records, figures for analytics, contents, answers kept
+    for repeated requests, and comments of feedback. They are also keys that were made for him,
+    interns' conversations, and records of failed and refused requests."""
 
     generations: int = 0
     facts: int = 0
@@ -107,7 +107,7 @@ def erase_end_user(user: EndUser, *, by: Actor) -> ErasedRows:
 
 def walk_rows(rows: QuerySet[Any], column: str, erase: Callable[[QuerySet[Any]], int]) -> None:
     """Let `erase` look through the rows in the order of their moments, so many in a query of the
-    operators' lane; it returns how many it erased, at most `AT_ONCE`."""
+    operators' lane. It returns how many it erased, at most `AT_ONCE`."""
     end: datetime | None = None
     while True:
         left = rows if end is None else rows.filter(**{f"{column}__gt": end})

@@ -1,8 +1,8 @@
 """Rows of history in addition to generations, which stay the truth.
 
-Sums are rolled up by the schedule: a fact for each generation of the last weeks, a row for each
-line of each hour, and one for each line of each day (UTC). A line is what its generations have in
-common. Nobody's request writes any of it.
+The schedule rolls sums up. Facts are one for each generation of the last weeks. Lines have a row
+for each hour and for each day (UTC). A line is what its generations have in common. Nobody's
+request writes any of it.
 """
 
 import uuid
@@ -270,7 +270,7 @@ class DecisionCalibration(models.Model):
     """How far a model's decisions could be trusted when `calibrate_decisions` asked it.
 
     `before` and `after` are the reports without and with the temperature, as the command prints
-    them; `questions` has one for each question's name, with its number of `answers`. Text and no
+    them. `questions` has one for each question's name, with its number of `answers`. Text and no
     key of another table: a model may go, and what was measured stays. `account_id` asked and paid.
     """
 

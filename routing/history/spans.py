@@ -14,7 +14,8 @@ Span = tuple[datetime, datetime]
 
 class RollupState(NamedTuple):
     """How far the roll-up has come: full hours before `until` (None: nothing) except the `late`
-    ones, facts from `facts_from` on, days in brief from `brief_days_from` to `brief_days_until`."""
+    ones. There are facts from `facts_from` on, and days in brief from `brief_days_from` to
+    `brief_days_until`."""
 
     until: datetime | None
     late: frozenset[datetime]

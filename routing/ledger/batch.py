@@ -217,8 +217,8 @@ def apply_batch(
 def _create_counters(
     session: LedgerSession, counters: CounterCache, orders: Sequence[Order]
 ) -> bool:
-    """Make the counters that new holds of new tags and end users lack, so that one tenant's new
-    tags do not send the whole batch one by one. False where more is lacking."""
+    """Make the counters that new holds of new tags and end users lack. Otherwise one tenant's new
+    tags would send the whole batch one by one. False where more is lacking."""
     lacking = [order for order in orders if counters.find_seen(order.payer) is None]
     if not all(isinstance(order, HoldOrder) and not order.replayed for order in lacking):
         return False
@@ -320,7 +320,7 @@ def apply_one_by_one(
     session: LedgerSession, counters: CounterCache, tickets: Sequence[Ticket], *, enforced: bool
 ) -> list[Outcome]:
     """Carry out the orders one at a time inside the open transaction, for a batch that did not fit
-    as one; outcomes in the order of the tickets.
+    as one. Outcomes are in the order of the tickets.
 
     What frees money goes first, so that it is there for the holds of the same batch.
     """

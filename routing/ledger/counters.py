@@ -36,8 +36,8 @@ PLACE = '(scope = %s AND scope_id = %s AND "window" = %s AND window_start = %s)'
 
 
 class CounterSet(NamedTuple):
-    """The counters that a payer's charges are added to, and those of them that have a limit, which
-    its holds are held on; each in ascending order."""
+    """The counters that a payer's charges are added to, and those of them that have a limit, on
+    which its holds stand. Each is in ascending order."""
 
     every: Ids
     limited: Ids
@@ -61,8 +61,8 @@ def parse_counter_ids(text: str) -> Ids:
 class CounterCache:
     """The ids of a payer's counters; `keep_new` and `drop_new` follow the transaction.
 
-    Sets with budgets of requests have places of their own, at most `account_max` for an account:
-    callers name what tags they like, and are to push out nobody else's.
+    Sets with budgets of requests have places of their own, at most `account_max` for an account.
+    Callers name what tags they like, and are to push out nobody else's.
     """
 
     def __init__(self, *, known_max: int = _KNOWN_MAX, account_max: int = _ACCOUNT_MAX) -> None:
@@ -235,8 +235,8 @@ def _find_current(session: LedgerSession, payer: Payer) -> CounterSet | None:
 
 
 def _is_read_off_keys(scope: SpendScope) -> bool:
-    """Whether what it spent is what its holder's keys did: at little cost, it is made sure of that,
-    also where the holder was without the guardrail for a while."""
+    """Whether the sum of its spending can be read off its holder's keys. That costs little, so it
+    is always summed anew: the holder may have been without the guardrail for a while."""
     return scope.scope == "guardrail" and not scope.workspace
 
 

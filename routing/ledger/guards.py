@@ -44,8 +44,8 @@ def reserve_counters_sql(mine: str) -> str:
 
 
 def reserve_byok_counters_sql(mine: str) -> str:
-    """The same for an order with a BYOK price: amount, BYOK price, the condition's values twice,
-    then twice what counters ask that count BYOK and what the others ask.
+    """The same for an order with a BYOK price. Its values are amount, BYOK price, the condition's
+    values twice, then twice what counters ask that count BYOK and what the others ask.
 
     A counter of which nothing is asked (BYOK that it does not count) refuses no order.
     """

@@ -195,8 +195,8 @@ def _fits_counters(session: LedgerSession, ids: Ids, amount_nano: int, byok_nano
 def reserve_account(
     session: LedgerSession, payer: Payer, amount_nano: int, needs_balance: bool
 ) -> Any:
-    """Hold an amount where the payer's limits are those of now and, with `needs_balance`, the
-    balance covers it; the cursor counts one row when it did."""
+    """Hold an amount where the payer's limits are the present ones and, with `needs_balance`, the
+    balance covers it. The cursor counts one row when it did."""
     sql = reserve_account_sql(needs_balance=needs_balance, has_amount=bool(amount_nano))
     parameters = [amount_nano, session.uuid(payer.account_id), payer.limits_version]
     if needs_balance:

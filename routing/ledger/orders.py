@@ -30,8 +30,8 @@ class Payer(NamedTuple):
 class HoldOrder(NamedTuple):
     """Reserve `amount_nano` for a request; zero for a free model, which still needs a balance.
 
-    `byok_nano` is what it may cost at list price on a credential of the caller's own: it counts
-    where budgets include that, and the account pays `amount_nano` for it, mostly nothing.
+    `byok_nano` is what it may cost at list price on a credential of the caller's own. It counts
+    where budgets include that; the account pays `amount_nano` for it, mostly nothing.
     """
 
     generation_id: str
@@ -100,8 +100,8 @@ CLOSING: Final = (SettleOrder, ReleaseOrder)
 
 
 class Outdated(Enum):
-    """What a hold, or a raise of one, is answered whose payer knows older limits than the account
-    has by now: nothing was held, and the payer is to be read again."""
+    """The answer to a hold, or a raise of one, whose payer knows older limits than the account has
+    by now. Nothing was held, and the payer is to be read again."""
 
     OUTDATED = "outdated"
 

@@ -1,7 +1,7 @@
 """Statements that leave together and are answered together, straight through libpq's pipeline.
 
-The ledger's batch is a dozen small statements, always the same ones. psycopg's cursors cost ten
-microseconds of CPU each on top of the database's own work; here every text is prepared once per
+The ledger's batch is a dozen small statements, always the same ones. Cursors of psycopg cost ten
+microseconds of CPU each on top of the database's own work. Here every text is prepared once per
 connection and its values go as text. Behind a pooler a connection is another one after each
 transaction, and nothing is prepared.
 """
@@ -119,7 +119,7 @@ def insert_sql(table: str, columns: tuple[str, ...], rows: int = 1) -> str:
 
 
 def split_rows(rows: Sequence[_T]) -> Iterator[Sequence[_T]]:
-    """The rows in portions of few different sizes, since each size is a statement of its own: one
+    """The rows in portions of few different sizes, since each size is a statement of its own. One
     of sixteen rows costs the database a quarter less than sixteen of one (measured)."""
     begin = 0
     for size in _PORTIONS:

@@ -1,5 +1,5 @@
-"""What a settlement writes down, in the transaction that moves the money: ledger entries, the
-generation's record, its hour where that is late, and what a credential of a pool has spent.
+"""What a settlement writes down, in the transaction that moves the money. It writes ledger entries,
+the generation's record, its hour where that is late, and what a credential of a pool has spent.
 
 A record bears the moment its call began. Most come within minutes of it; an hour is rolled up
 (`routing.history`) well after that, and whoever writes a later one marks the hour.

@@ -31,7 +31,7 @@ from routing.ledger.tickets import new_event
 _GHOST_MS = 5_000
 _LOOK_S = 0.25
 # A peer that is gone without a word is noticed while nothing is under way, and unsent bytes are
-# given up; the URL's own parameters win. (Unix sockets ignore these.)
+# given up. The URL's own parameters win. (Unix sockets ignore these.)
 _KEEPALIVE = {
     "keepalives_idle": 5,
     "keepalives_interval": 2,
@@ -111,8 +111,8 @@ class LedgerSession:
         return self._block
 
     def begin(self, *, alone: bool = False) -> None:
-        """Begin a transaction; where one pipeline is to be all of it (`alone`), it is one by
-        itself, and neither this nor `commit` sends its begin or end."""
+        """Begin a transaction. Where one pipeline is to be all of it (`alone`), it is one by
+        itself: neither this nor `commit` sends its begin or end."""
         self._begun = not alone
         begin = ["BEGIN IMMEDIATE" if self.is_sqlite else "BEGIN"] if self._begun else []
         self._execute_in_pipeline(*begin, *self._local_settings)
@@ -161,12 +161,12 @@ class LedgerSession:
             return
         limits: dict[str, object] = {
             # Every statement names rows by key. Planned while a table was empty, it would go on
-            # reading all of it, and the holds' table is mostly rows that were deleted just now.
+            # reading all of it. The holds' table is mostly rows that were deleted just now.
             "enable_seqscan": "off",
-            # A transaction whose client fell silent is to end: its row locks would keep the next
-            # connection waiting for as long as the network hides that this one is gone.
-            # PostgreSQL 18 does not count what follows a pipeline as idle; so also, where it is
-            # known, the next one.
+            # A transaction whose client fell silent is to end. Its row locks would keep the next
+            # connection waiting for as long as the network hides that this one is gone. PostgreSQL
+            # 18 does not count what follows a pipeline as idle; so also, where it is known, the
+            # next one.
             "idle_in_transaction_session_timeout": _GHOST_MS,
         }
         if self._raw.info.server_version >= 170_000:

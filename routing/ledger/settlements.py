@@ -24,7 +24,7 @@ from routing.ledger.session import LedgerSession, NotAsExpected
 
 @dataclass(slots=True)
 class MoneyMoves:
-    """What one account or one set of counters moves by: amounts spent and released, of the
+    """What one account or one set of counters moves by. It has amounts spent and released, of the
     account's money and (`byok`) on credentials of the caller's own."""
 
     spent_nano: int = 0
@@ -113,7 +113,7 @@ def delete_exact_holds(session: LedgerSession, expected: Mapping[str, HoldAmount
     amounts = [held.amount_nano for held in expected.values()]
     byok = [held.byok_nano for held in expected.values()]
     counters = [format_counter_ids(held.ids) for held in expected.values()]
-    # Joined only after the deletion: a plan that joins the table itself may read all of it, which
+    # Joined only after the deletion. A plan that joins the table itself may read all of it, which
     # is mostly rows that were deleted a moment ago.
     session.execute(
         "WITH taken AS (DELETE FROM accounts_hold WHERE generation_id = ANY(%s)"

@@ -1,7 +1,7 @@
 """The ledger writer: one per web process, and the only one that writes money.
 
 Requests hand it orders and wait. It takes all that have queued since its last commit, applies them
-in one transaction and wakes the waiters: alone, a request pays one commit; under load fifty share
+in one transaction and wakes the waiters. Alone, a request pays one commit; under load fifty share
 one. It owns one connection outside every pool, starts lazily (so after a fork), and sweeps expired
 holds by itself. Nobody may wait on it while holding a database connection.
 """

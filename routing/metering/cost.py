@@ -1,9 +1,9 @@
 """What an answer costs: exact all the way, rounded once, half-even, to whole nano-USD.
 
-cost = sum over kinds of tokens x price, plus request, image and search units, times (1 - discount);
-cached, written, audio, reasoning and image tokens are each counted once, at their own price where
-there is one and at the plain prompt or completion price where there is none. Tokens written for an
-hour without a price of their own cost what other written ones do.
+cost = sum over kinds of tokens x price, plus request, image and search units, times (1 - discount).
+Cached, written, audio, reasoning and image tokens are each counted once. They have their own price
+where there is one, else the plain prompt or completion price. Tokens written for an hour without a
+price of their own cost what other written ones do.
 """
 
 from collections.abc import Mapping
@@ -88,7 +88,7 @@ def _amounts(usage: Usage, prices: Prices, units: Units) -> tuple[int, int, int]
 
 def cache_saving_nano(usage: Usage, prices: Prices) -> int:
     """What a prompt costs less because parts of it were read from the upstream's cache, discount
-    applied; below zero where writing them cost more than that saved."""
+    applied. It is below zero where writing them cost more than that saved."""
     parts, of = prices.whole_numbers
     bare = usage._replace(cached_tokens=0, cache_write_tokens=0, cache_write_1h_tokens=0)
     return _round_share(_prompt(bare, of) - _prompt(usage, of), parts)

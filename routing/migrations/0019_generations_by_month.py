@@ -2,7 +2,7 @@
 A later migration does the same to other tables.
 
 The rows that are there stay where they are, as the partition of all time up to the month after
-next. A partition has the primary key of its own: whoever writes a record again writes the same
+next. A partition has the primary key of its own. Whoever writes a record again writes the same
 moment, and so meets it in the same partition.
 """
 

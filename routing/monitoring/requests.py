@@ -155,7 +155,7 @@ _Labels = tuple[str, str, str | None, UUID | None, int, str]
 
 
 class RequestMetrics:
-    """Sums up what `observe` is given until `write` is called: a number lies in a file that
+    """Sums up what `observe` is given until `write` is called. A number lies in a file that
     processes share, and is written once however many requests add to it.
 
     `list_models` gives the ids of models there are: the name in a refused request is whatever its

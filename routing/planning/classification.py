@@ -1,7 +1,7 @@
 """A decision before `router/auto` chooses: of which class is this prompt, and whose model is that?
 
-It is a request for decisions like any other, with its own place in the books, on the account of the
-request that it is made for. Whatever becomes of it, that request goes on.
+It is a request for decisions like any other, with its own place in the books. Its account is that
+of the request that it is made for. Whatever becomes of it, that request goes on.
 """
 
 import logging
@@ -49,8 +49,8 @@ def classify_prompt(
     request: HttpRequest, planning: Planning, *, is_answered: Callable[[], bool]
 ) -> None:
     """Let the classifier of the request's router choose the model that is tried first. A
-    conversation that keeps its model is not classified again, and what external guards may keep
-    back is not classified at all: they look at it later. Nor is what needs no model, because it
+    conversation that keeps its model is not classified again. What external guards may keep back is
+    not classified at all: they look at it later. Nor is what needs no model, because it
     `is_answered`, or finds none; plugins would have to do their work twice for that to be known.
 
     Raises the `GatewayError` with which the request would be refused anyway, or that its worker is

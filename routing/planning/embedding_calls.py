@@ -1,6 +1,6 @@
-"""The vector of a text, for a plugin: a request for embeddings like any other, with its own place
-in the books, on the account of the request that it is made for, which goes on whatever becomes of
-it."""
+"""The vector of a text, for a plugin. It takes a request for embeddings like any other, with its
+own place in the books. The account is that of the request that it is made for. That request goes on
+whatever becomes of it."""
 
 import logging
 import time

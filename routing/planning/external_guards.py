@@ -1,6 +1,6 @@
 """External guards at work: moderations of a provider, and decisions of a model.
 
-Who asks for a decision here is the caller: it is a generation of its own on the caller's key, with
+Who asks for a decision here is the caller. It is a generation of its own on the caller's key, with
 its own hold and charge. Moderations cost nothing.
 """
 

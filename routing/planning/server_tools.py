@@ -105,8 +105,8 @@ def refuse_disabled_tools(
 
     `body` is the checked request, after its preset: the tools that a tool may use count too, and
     the models that it asks.
-    `plugins` are those in force, `references` the models named, `native` the types of tools that a
-    provider would run, `nested` those of tools that the body does not show.
+    `plugins` are those in force, `references` the models named. `native` has the types of tools
+    that a provider would run, `nested` those of tools that the body does not show.
     """
     if not disabled:
         return
@@ -159,8 +159,8 @@ _IN_BOTH: Final = (
 
 
 def search_here(chat: ChatRequest) -> ChatRequest:
-    """The request with the gateway's search where it named its provider's; itself where it named
-    none, other tools of the provider too, or where nothing searches here."""
+    """The request with the gateway's search where it named its provider's. It is returned as it is
+    where it named none, other tools of the provider too, or where nothing searches here."""
     if not chat.native_tools or not all(map(_is_search, chat.native_tools)):
         return chat
     tools: list[JsonObject] = (chat.original or {}).get("tools") or []
@@ -206,8 +206,8 @@ def _read_parameters(tool: Mapping[str, Any]) -> JsonObject:
 
 
 def _choose_search(chat: ChatRequest, choice: Any) -> JsonObject:
-    """What the caller said of calls, where the translation lost it with the provider's tool: a
-    choice of the provider's search is one of the gateway's, one of another tool is none."""
+    """What the caller said of calls, where the translation lost it with the provider's tool. A
+    choice of the provider's search becomes one of the gateway's; one of another tool is dropped."""
     fields: JsonObject = {}
     if choice is not None and "tool_choice" not in chat.body:
         chosen, kind = choice, choice.get("type") if isinstance(choice, dict) else None

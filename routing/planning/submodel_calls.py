@@ -1,7 +1,7 @@
 """A model asked by a tool of another one's, on the same way that requests take.
 
 It has a plan and attempts of its own. What it costs is a fee of the answer that it is asked for,
-whose hold is raised for it; there is no record of it beside.
+whose hold is raised for it. It has no record of its own.
 """
 
 import time

@@ -26,7 +26,7 @@ class PluginContext:
     """What a plugin may know of the request: the caller, the resolved models (none if a router
     found none), and the deadline (monotonic seconds).
 
-    `refuse` is for plugins with long work: called before it, it raises the `GatewayError` with
+    `refuse` is for plugins with long work, which call it first. It raises the `GatewayError` with
     which guardrails, payment or rate limits would refuse the request anyway.
     """
 
@@ -50,9 +50,9 @@ Embed = Callable[[str, str, float], Embedded]
 
 
 class AnswerSearch(NamedTuple):
-    """What a plugin may use to find an answer. `body` is the request as it was sent; `name` names
-    the same request with these bodies, by the rules of the response cache; `embed` asks a model
-    for the vector of a text. With `is_anew` none is to be found, and the next one kept."""
+    """What a plugin may use to find an answer. `body` is the request as it was sent. `name` names
+    the same request with these bodies, by the rules of the response cache. `embed` asks a model for
+    the vector of a text. With `is_anew` none is to be found, and the next one kept."""
 
     body: JsonObject
     name: Callable[..., str]
@@ -100,8 +100,9 @@ class Plugin:
         return None
 
     def find_answer(self, chat: ChatRequest, search: AnswerSearch) -> Entry | None:
-        """An answer in an upstream's place, for plugins that `may_answer`: after guardrails, rate
-        limits and the response cache, and not where that may keep nothing of the request."""
+        """An answer in an upstream's place, for plugins that `may_answer`. It comes after
+        guardrails, rate limits and the response cache, and not where that may keep nothing of the
+        request."""
         return None
 
     def keep_answer(self, entry: Entry) -> None:

@@ -2,9 +2,9 @@
 `python -I json_mender.py LIMITS`.
 
 Reads one frame from standard input and writes one. Of `texts` to try, and `wants_object`, that is
-the JSON of the first that can be repaired, or nothing; of a `value` and a `schema`, what does not
-fit, or nothing. Exceeding a limit ends the process, and so does a schema that is none. It must not
-import anything of the project.
+the JSON of the first that can be repaired, or nothing. Of a `value` and a `schema` it is what does
+not fit, or nothing. Exceeding a limit ends the process, and so does a schema that is none. It must
+not import anything of the project.
 """
 
 import json

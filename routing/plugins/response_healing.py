@@ -101,7 +101,7 @@ _free = threading.BoundedSemaphore(AT_ONCE)
 
 
 def mend_json(texts: Sequence[str], *, wants_object: bool) -> str | None:
-    """The repaired JSON of the first text that can be repaired; None if there is none, or if it
+    """The repaired JSON of the first text that can be repaired. None if there is none, or if it
     takes too much time, processor time or memory."""
     question = {"texts": texts, "wants_object": wants_object}
     return _ask_mender(question, "json_repair") or None

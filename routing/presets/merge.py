@@ -67,9 +67,9 @@ _RESPONSES_MODALITIES: Final = frozenset({"text", "image"})
 
 
 class MergedBody(NamedTuple):
-    """`body` in the caller's format, `beside` the settings that only chat can express, `before` the
-    number of messages inserted before the caller's, `missing` the types of the preset's tools that
-    this caller's format does not offer."""
+    """`body` is in the caller's format; `beside` has the settings that only chat can express.
+    `before` is the number of messages inserted before the caller's. `missing` has the types of the
+    preset's tools that this caller's format does not offer."""
 
     body: JsonObject
     beside: JsonObject

@@ -6,7 +6,7 @@ from django.db.models import F
 
 class FailedRequest(models.Model):
     """One failed or refused request. `reason` says which limit, budget or filter it was, `detail`
-    the rest of what its caller was told, `plan` what became of each endpoint, in the form of
+    the rest of what its caller got. `plan` is what became of each endpoint, in the form of
     `routing.selection.trace`. `generation_id` is there where an upstream was asked."""
 
     at = models.DateTimeField()

@@ -1,5 +1,5 @@
-"""How one inference request ended, as a value that log lines, metrics, spans, destinations and the
-records of failed requests are made from; the queue of such reports, and its observers.
+"""How one inference request ended, as a value; the queue of such reports, and its observers. Log
+lines, metrics, spans, destinations and the records of failed requests are made from it.
 
 A request pays for one append. Observers get the reports in batches, twice a second, in a greenlet
 of their own. Reports that do not fit the queue are dropped and counted, so no request waits.

@@ -2,7 +2,7 @@
 in this process. They are in the hint store, or in this process where there is none.
 
 There are so many places (`ROUTER_RESPONSE_CACHE_ENTRIES`), and the name of an answer says which one
-is its own: what comes later to the same place takes it. Whatever the hint store does is a miss.
+is its own. What comes later to the same place takes it. Whatever the hint store does is a miss.
 """
 
 import hashlib

@@ -1,5 +1,5 @@
-"""Answers to texts that mean the same: which part of a request may differ, and the nearest of those
-that were kept of the same group.
+"""Answers to texts that mean the same: which part of a request may differ, and the nearest of the
+kept ones of the same group.
 
 A group is everything of a request but its last user text. Its index, the vectors of its texts with
 the names of their answers, stands in a place as answers do, sealed as they are.

@@ -4,8 +4,8 @@
 listed ones that write text. It keeps those whose name the caller allows and of which an endpoint
 takes the request: its wire kind, service tier, modalities, tools and length. These fall into five
 bands by the price of their cheapest such endpoint. The router takes the three cheapest models of
-the band that the caller's cost tier names, else of the nearest band that has any (of two equally
-near the cheaper). `router/free` draws among the models that cost nothing.
+the band that the caller's cost tier names. If that is empty, it takes the nearest band that has any
+(of two equally near the cheaper). `router/free` draws among the models that cost nothing.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

@@ -54,7 +54,7 @@ _REQUEST_PARTS: Final[Mapping[str, str]] = {
 
 
 class WinningChange(NamedTuple):
-    """By which change an endpoint would have answered: `setting` names what a caller can set,
+    """By which change an endpoint would have answered. `setting` names what a caller can set,
     `below` or `above` the figure it would have had to beat, in `unit`."""
 
     cause: Cause

@@ -193,8 +193,8 @@ def _price_test(caps_usd: Mapping[str, Decimal]) -> Test:
 
 
 def _tier_test(tier: str | None, policy: Policy) -> Test:
-    """A test whether an endpoint's service tier is open to the request: the request names the
-    tier, a suffix opened it, or `only` or `order` names the endpoint's full slug."""
+    """A test whether an endpoint's service tier is open to the request. It is where the request
+    names the tier, a suffix opened it, or `only` or `order` names the endpoint's full slug."""
     if not (policy.admitted_tiers or policy.only or policy.order):
         return lambda endpoint: endpoint.tier == "default" or endpoint.tier == tier
     tiers = policy.admitted_tiers | {"default", tier}

@@ -2,9 +2,9 @@
 
 An outage is a connection error, timeout or 5xx within the window without a later success; a 429
 parks the endpoint until its hint passes. Once the window has passed, one request at a time (the
-probe) treats the endpoint as stable; each failed probe doubles the window, up to five minutes.
-An endpoint that fails more than half of its last tries within the window is failing as well.
-Times are monotonic seconds and come from the caller.
+probe) treats the endpoint as stable. Each failed probe doubles the window, up to five minutes. An
+endpoint that fails more than half of its last tries within the window is failing as well. Times are
+monotonic seconds and come from the caller.
 """
 
 import math
@@ -16,7 +16,7 @@ from routing.selection.types import ALL_HEALTHY, HealthSnapshot
 WINDOW_MAX_S = 300.0
 # Fewer tries say nothing of an endpoint's share of failures.
 TRIES_MIN = 3
-# So many of the last count: under load a window would hold thousands, and each failure takes a
+# This many of the last count. Under load a window would hold thousands, and each failure takes a
 # retry from the budget of all until half of them have failed.
 TRIES_MAX = 20
 

@@ -114,8 +114,8 @@ def list_named(
 ) -> list[EndpointEntry]:
     """The endpoints that `order` names, in its order, each where it is named first.
 
-    A base slug means the provider's endpoints, cheapest first, those of a service tier only where
-    the request asks for the tier: else their own slug gives them their place.
+    A base slug means the provider's endpoints, cheapest first. Those of a service tier are included
+    only where the request asks for the tier; else their own slug gives them their place.
     """
     places: dict[str, int] = {}
     for place, reference in enumerate(policy.order):

@@ -1,6 +1,6 @@
 """Patterns of model names: a `*` stands for any number of any characters, case does not count.
 
-They come from callers, up to a thousand in one request, so no regular expression is made of them,
+They come from callers, up to a thousand in one request. So no regular expression is made of them,
 and none is tried on its own. All of them advance together, a bit for each place in each pattern,
 one step for every character of a name. The work depends on the lengths of names and patterns, never
 on their content.
@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 
 class Automaton(NamedTuple):
-    """Places in patterns as bits of numbers. From a place the next one is reached by a character
-    that `reached_by` has the next one's bit for; a place before a star is also stayed at."""
+    """Places in patterns as bits of numbers. The next place is reached by a character that
+    `reached_by` has the next one's bit for. A place before a star is also stayed at."""
 
     starts: int
     reached_by: dict[str, int]

@@ -1,8 +1,8 @@
 """The models of a snapshot in five bands by price, for requests that name no model.
 
 A band is a fifth of the percent rank: of n models, the share of the other n - 1 that are cheaper.
-So equal prices share a band, the cheapest model is always in the first, and the dearest, if no
-other has its price, in the last. With few models some bands are empty.
+So equal prices share a band, and the cheapest model is always in the first. The dearest, if no
+other has its price, is in the last. With few models some bands are empty.
 """
 
 from bisect import bisect_left, bisect_right

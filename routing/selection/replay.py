@@ -36,11 +36,11 @@ class NotReplayable(Exception):
 class TraceRow(NamedTuple):
     """One endpoint of a trace.
 
-    `place` counts from 0. `why` is the error type of its attempt or the step that removed it, `usd`
-    the price of a million tokens (prompt, completion), `weight` its share in the draw, `health` the
-    fields of `HealthSnapshot` that listed it. `figures` are as the trace has them. `byok` and
-    `byok_fallback` are the places of the team's own credentials for it. An `unshared` endpoint was
-    not to be tried with another credential.
+    `place` counts from 0. `why` is the error type of its attempt or the step that removed it. `usd`
+    is the price of a million tokens (prompt, completion), `weight` its share in the draw. `health`
+    has the fields of `HealthSnapshot` that listed it. `figures` are as the trace has them. `byok`
+    and `byok_fallback` are the places of the team's own credentials for it. An `unshared` endpoint
+    was not to be tried with another credential.
     """
 
     model: str
@@ -60,7 +60,7 @@ class TraceRow(NamedTuple):
 
 class Replay(NamedTuple):
     """A request as its trace describes it. `models` are ids, in order; `rows` are by model id and
-    tag; `by_session` says that a session kept it on its sticky endpoint, `cache` what that may have
+    tag. `by_session` says that a session kept it on its sticky endpoint, `cache` what that may have
     had cached."""
 
     models: tuple[str, ...]
@@ -71,8 +71,8 @@ class Replay(NamedTuple):
     cache: WarmCache | None = None
 
     def was_unavailable(self, endpoint: EndpointEntry) -> bool:
-        """Whether the endpoint failed the request, or was not asked for a reason that no rule has:
-        it had no room, or the balance did not hold its price."""
+        """Whether the endpoint failed the request, or was not asked for a reason that no rule has.
+        It had no room, or the balance did not hold its price."""
         row = self.rows.get(endpoint_name(endpoint))
         if row is None:
             return False
@@ -113,7 +113,7 @@ def read_names(
     trace: Mapping[str, Any],
 ) -> tuple[list[tuple[str, str]], list[tuple[str, str, str]]]:
     """Model and tag of the endpoints in the order, and of the removed ones with the step that
-    removed them, at a tenth of the cost of `read_rows`."""
+    removed them. It takes a tenth of the cost of `read_rows`."""
     tags, steps, models = trace["tag"], trace.get("removed", []), trace["models"]
     ordered = len(tags) - len(steps)
     at_model = trace.get("model") or [0] * len(tags)

@@ -20,7 +20,7 @@ from routing.selection.types import (
     WarmCache,
 )
 
-# A caller who wants speed is kept at an endpoint that is slower by no more than this factor: a
+# A caller who wants speed is kept at an endpoint that is slower by no more than this factor. A
 # cached prompt is also read sooner.
 SLOWER_MAX: Final = 1.5
 _NANO: Final = 1_000_000_000

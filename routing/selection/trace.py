@@ -4,14 +4,14 @@ One JSON object per generation, version 1. It contains nothing of a prompt: only
 catalogue, the caller's provider preferences, names of the given parameters, and counts. Empty
 values are omitted.
 
-It is written for every request and rarely read, so endpoints stand in columns: `tag`, `usd` and
-`figures` have a value for each, first the endpoints of the order, then the excluded ones, whose
+It is written for every request and rarely read, so endpoints stand in columns. `tag`, `usd` and
+`figures` have a value for each: first the endpoints of the order, then the excluded ones, whose
 filters are in `removed`. Elsewhere an endpoint is its index in these columns.
 `routing.selection.replay.read_rows` turns them into rows. The caller of `build_trace` may add
-`guardrails`: the findings of content filters, `hedge`: the race of two endpoints, `queue`: its
-waiting for a place, and `classifier`: what that of a virtual router said. `last` says which
-endpoints a sort puts last, `stay` whether the conversation stays with its `sticky` endpoint, and
-what that was decided from.
+`guardrails`, the findings of content filters, and `hedge`, the race of two endpoints. It may add
+`queue`, the waiting for a place, and `classifier`, what that of a virtual router said. `last` says
+which endpoints a sort puts last, `stay` whether the conversation stays with its `sticky` endpoint,
+and what that was decided from.
 """
 
 from collections import Counter
@@ -91,7 +91,7 @@ def build_trace(
     attempts: Sequence[TracedAttempt] = (),
     chosen: int | None = None,
 ) -> dict[str, Any]:
-    """The trace as JSON data. `models` are the ids that `requested` came to, in their order;
+    """The trace as JSON data. `models` are the ids that `requested` came to, in their order.
     `chosen` is the key of the endpoint whose answer the caller got, None where there was none."""
     trace: dict[str, Any] = {
         "v": VERSION,
@@ -194,9 +194,9 @@ def _put_state(
 # Statistics are recomputed at most once a second, and every request reads them.
 @lru_cache(maxsize=1024)
 def _serialize_stats(figures: EndpointStats | None) -> dict[str, Any] | None:
-    """`ttft` in seconds and `tps` in tokens per second: p50, p75, p90, p99; `tools`, the share of
-    tool calls that succeeded; `up`, uptime in percent over 5 minutes, 30 minutes and 1 day; `n`,
-    the calls of the window."""
+    """`ttft` in seconds and `tps` in tokens per second have p50, p75, p90 and p99. `tools` is the
+    share of tool calls that succeeded. `up` is uptime in percent over 5 minutes, 30 minutes and 1
+    day; `n` are the calls of the window."""
     if figures is None:
         return None
     data: dict[str, Any] = {

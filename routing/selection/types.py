@@ -14,9 +14,9 @@ class Requirements(NamedTuple):
     """The request as the filters see it; token counts come from the estimator.
 
     `kinds` are the wire kinds that can serve the caller's format. `supplied_parameters` are those
-    the caller gave; `required_parameters` are the same in the words that `require_parameters`
-    looks for (`structured_outputs` for a JSON schema, `reasoning` for any reasoning setting),
-    `native_fields` those of the body that an endpoint has to take.
+    the caller gave. `required_parameters` are the same in the words that `require_parameters` looks
+    for: `structured_outputs` for a JSON schema, `reasoning` for any reasoning setting.
+    `native_fields` are those of the body that an endpoint has to take.
     """
 
     kinds: frozenset[str]
@@ -180,7 +180,7 @@ class EndpointState(NamedTuple):
 
     `sticky` is the endpoint that served this conversation before, `sticky_cache` what it may have
     cached of it (None where nobody knows: then the conversation stays). `byok` maps an endpoint to
-    the places of the team's prioritised credentials for it, in order of preference; `byok_fallback`
+    the places of the team's prioritised credentials for it, in order of preference. `byok_fallback`
     does so for credentials that are tried last. An endpoint may be in both. `unshared` endpoints
     are tried with the team's own credentials or not at all.
     """

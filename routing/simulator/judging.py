@@ -22,7 +22,7 @@ TOP_MAX = 20
 def invent_logprobs(token: str, top: int, prompt_text: str) -> JsonObject:
     """One element of `logprobs.content`.
 
-    The token itself has probability 0.5 to 0.75; each alternative has half of what the one before
+    The token itself has probability 0.5 to 0.75. Each alternative has half of what the one before
     it left over, so that the distribution never sums to more than one. Options the prompt labels
     come first among the alternatives.
     """
@@ -115,8 +115,8 @@ YES_NO = ("yes", "no")
 class ScriptedVerdict:
     """What is said where `when` occurs in a question.
 
-    `weights` are probabilities by option, label, `yes` and `no`; `tokens` are pairs of a token and
-    its log-probability, `answer` a native answer, both told as they are. `step` is what is played
+    `weights` are probabilities by option, label, `yes` and `no`. `tokens` are pairs of a token and
+    its log-probability, `answer` a native answer; both go out as they are. `step` is what is played
     where no script says otherwise.
     """
 

@@ -178,7 +178,7 @@ class Observer:
         tools_good: bool | None = None,
     ) -> None:
         """Note a finished attempt, once. `tokens` are those of its answer, 0 where that is unknown
-        or was not read to its end; `tools_good` judges its tool calls, if it made any."""
+        or was not read to its end. `tools_good` judges its tool calls, if it made any."""
         failure, endpoint = attempt.failure, attempt.endpoint.pk
         at = attempt.ended or self._clock()
         if failure is None or failure.error_type == "refusal":

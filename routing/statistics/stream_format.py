@@ -28,8 +28,8 @@ _AGE_MAX_S: Final = 90_000.0
 
 
 class StreamEntry(NamedTuple):
-    """What one process counted, by endpoint, the health events it met, the credentials that it
-    parked, and those that it doubts, by the key of credential and endpoint."""
+    """What one process counted, by endpoint, and the health events it met. Also the credentials
+    that it parked, and those that it doubts, by the key of credential and endpoint."""
 
     counters: list[tuple[int, EndpointCounter]]
     events: list[HealthEvent]

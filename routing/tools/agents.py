@@ -126,8 +126,8 @@ class Subagent:
         return Result(json_text({"output": answer.text}), item=item | {"output": answer.text})
 
     def _take_waiting(self, arguments: JsonObject, context: ToolContext) -> list[JsonObject] | None:
-        """The conversation of the waiting agent to resume: the named one, else the next one if the
-        model had to call the tool or gives no new task; None for a new agent."""
+        """The conversation of the waiting agent to resume; None for a new agent. It is the named
+        one, else the next one if the model had to call the tool or gives no new task."""
         asked = arguments.get("resume")
         if isinstance(asked, str) and asked in self._waiting:
             return self._waiting.pop(asked)

@@ -29,11 +29,11 @@ class Definition(NamedTuple):
 class Result:
     """The result of a call.
 
-    For the model: `text`. For the caller: `item` has the tool's own fields of the output item in
-    responses, `block` and `block_type` make the result block in messages, `annotations` and
+    For the model: `text`. For the caller, `item` has the tool's own fields of the output item in
+    responses. `block` and `block_type` make the result block in messages. `annotations` and
     `images` (chat-shaped) are added to the answer. For the record: `web_searches` (priced by the
     endpoint that asked), `search_results`, `search_engine`, `fetches`. `cost_nano` is the tool's
-    own fee in nano-USD, charged whatever becomes of the answer; the cost of models that the tool
+    own fee in nano-USD, charged whatever becomes of the answer. The cost of models that the tool
     asked is not in it. `calls` are calls of the caller's functions that the tool waits for. Who
     runs the tool sets its type as `tool`, and `started` and `ended`, in monotonic seconds.
     """
@@ -74,10 +74,10 @@ class ModelAnswer(NamedTuple):
 class ToolContext:
     """What a tool may know of the request, and how it asks models.
 
-    `deadline` is in monotonic seconds; `messages` is the conversation up to the call, chat-shaped,
-    not to be changed; `model` the id of the model that called, `had_to_call` whether `tool_choice`
-    made it. `ask` sends a chat body to another model, or to the same one where it names none; it
-    raises `ToolFailed` where there is no answer.
+    `deadline` is in monotonic seconds. `messages` is the conversation up to the call, chat-shaped,
+    not to be changed. `model` is the id of the model that called, `had_to_call` whether
+    `tool_choice` made it. `ask` sends a chat body to another model, or to the same one where it
+    names none; it raises `ToolFailed` where there is no answer.
     """
 
     caller: Caller

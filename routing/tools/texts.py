@@ -43,9 +43,9 @@ def parse_arguments(text: str) -> JsonObject | None:
 
 
 def place_citations(found: Iterable[JsonObject], text: str, *, before: int = 0) -> list[JsonObject]:
-    """Of the `url_citation` annotations, each page once: those whose URL the text names, in its
-    order and with their places, counted from `before`; all of them, with none, where it names no
-    one's."""
+    """Of the `url_citation` annotations, each page once. It returns those whose URL the text names,
+    in its order and with their places, counted from `before`. Where it names none, it returns all,
+    without places."""
     pages = {each["url_citation"]["url"]: each for each in found}
     placed = [
         (place, each) for url, each in pages.items() if (place := _find_url(url, text)) is not None

@@ -108,7 +108,7 @@ def adapt_failure(failure: UpstreamFailure, *, of_caller: bool | None) -> Upstre
     """The failure for a caller of decisions, who knows no 422, but a 400 where one of the questions
     is blamed.
 
-    `of_caller` is True where a question of the caller's is blamed, False where it is what the
+    `of_caller` is True where a question of the caller's is blamed. It is False where it is what the
     gateway made of one: the caller can change nothing, and another endpoint may take it. None is
     neither.
     """

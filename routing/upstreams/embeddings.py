@@ -1,7 +1,7 @@
 """Endpoints of models that make embeddings, at providers that speak chat completions beside.
 
-What to send, how to read the answer: vector by vector, because all of a large one take a third of
-a second, in which others get their turn."""
+What to send, and how to read the answer. It is read vector by vector, because all of a large one
+take a third of a second, in which others get their turn."""
 
 import math
 import re
@@ -34,9 +34,9 @@ _BYTES_IN_A_ROW: Final = 131_072
 
 
 class Embeddings(BearerWire):
-    """See `Wire`. A prompt's `original` has the inputs; an answer's `native` has its `vectors` in
-    their order, each the JSON of a list of numbers (as bytes: so many numbers take long to make and
-    to free) or base64 (as a text), and the `dimensions` that they have."""
+    """See `Wire`. A prompt's `original` has the inputs. An answer's `native` has the `dimensions`
+    of its vectors and its `vectors` in their order. Each is base64 (as a text) or the JSON of a
+    list of numbers. The latter is bytes, because so many numbers take long to make and to free."""
 
     kind = KIND
     takes_budgets = False

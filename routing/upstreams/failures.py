@@ -90,8 +90,8 @@ _TIMEOUT_STATUS: Final = 524
 
 
 def is_transient(failure: UpstreamFailure) -> bool:
-    """Whether the same endpoint may answer the same request a moment later: after what official
-    clients retry too, but for timeouts, which have cost the caller enough."""
+    """Whether the same endpoint may answer the same request a moment later. That holds after what
+    official clients retry too, but not after timeouts, which have cost the caller enough."""
     if failure.error_type == CANCELLED:
         # It was on its way, and nothing was wrong with it.
         return True

@@ -359,8 +359,8 @@ def _add_cached_tokens(usage: JsonObject) -> JsonObject:
 
 
 def _add_reasoning_tokens(usage: JsonObject) -> JsonObject:
-    """Some leave reasoning out of the completion and count it into the total alone: xAI, which
-    tells how much it was, and Gemini, which does not."""
+    """Some leave reasoning out of the completion and count it into the total alone. xAI says how
+    much it was, Gemini does not."""
     prompt, completion = usage.get("prompt_tokens"), usage.get("completion_tokens")
     total = usage.get("total_tokens")
     if not (type(prompt) is type(completion) is type(total) is int):

@@ -33,8 +33,9 @@ def call_once(base_url: str, kind: str, prompt: Prompt, terms: Terms, *, total_s
     """Send the prompt in the words of that wire kind: nothing is held, charged or recorded. Raises
     `OutboundError` and ValueError."""
     wire = get_wire(kind).request(prompt, terms)
-    # A door of its own: operators' pages may run in another thread than requests, and a socket
-    # that came back to the shared pool from there would not wake up under this one's event loop.
+    # A client of its own, because operators' pages may run in another thread than requests. A
+    # socket that came back to the shared pool from there would not wake up under this one's event
+    # loop.
     client = HttpClient(pool_size_per_origin=0, proxy=settings.ROUTER_UPSTREAM_PROXY or None)
     return client.send(
         Origin.parse(base_url),

@@ -1,5 +1,5 @@
-"""One request and the answers of others: what comes from the response cache or from the same
-request under way, and what is stored for the next ones."""
+"""One request and the answers of others. It handles what comes from the response cache or from the
+same request under way, and what is stored for the next ones."""
 
 import time
 from collections.abc import Iterable, Iterator

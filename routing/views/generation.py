@@ -98,7 +98,7 @@ def _read_record(caller: Caller, given_id: str) -> JsonObject:
 
 
 def _find_request(caller: Caller, request_id: str) -> tuple[FailedRequest | None, str | None]:
-    """The failed request of that request id, and the generation's id; else None, and the id of the
+    """The failed request of that request id, and the generation's id. Else None, and the id of the
     generation that answered a request of that id."""
     failures = FailedRequest.objects.filter(account_id=caller.account_id, request_id=request_id)
     failure = failures.order_by("-pk").first()

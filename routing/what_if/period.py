@@ -126,7 +126,7 @@ def change_prices(snapshot: Snapshot, changes: Sequence[PriceChange]) -> Snapsho
 
 
 def load_rows(period: Period) -> Iterator[GenerationRow]:
-    """Newest first, portion by portion: a period may hold millions, and a cursor over all of them
+    """Newest first, portion by portion. A period may hold millions, and a cursor over all of them
     would keep a transaction open (on SQLite one that the ledger waits for)."""
     rows = period.rows.filter(created_at__gte=period.since, created_at__lt=period.until, lost=False)
     ordered = rows.order_by("-created_at", "-pk").values_list("pk", *GenerationRow._fields)

@@ -1,7 +1,7 @@
 """A statement as CSV or JSON, written while the database is read and sent when it is complete.
 
-The lines go to a file without a name, so that neither a connection nor much memory is held for as
-long as somebody takes to download it.
+The lines go to a file without a name. So neither a connection nor much memory is held for as long
+as somebody takes to download it.
 """
 
 import csv

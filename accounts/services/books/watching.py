@@ -43,8 +43,8 @@ from accounts.services.books.spent_limits import (
 from accounts.spending import ERASED_USER, format_end_user_scope_id, read_end_user_budget
 from gateway.http.jsonio import format_usd
 
-# About end users without a limit of their own, of whom a workspace may have any number: they share
-# so many, and one more says that there were more.
+# Events about end users without a limit of their own, of whom a workspace may have any number. They
+# share this many, and one more says that there were more.
 EVENTS_A_DAY: Final = 100
 _NANO: Final = 1_000_000_000
 _LOW_CREDIT: Final = "credit.low:"

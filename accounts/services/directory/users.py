@@ -30,7 +30,7 @@ _record: Final = partial(record_row, "scim_user")
 
 _FACTS: Final = ("user_name", "external_id", "active", "attributes")
 _NAME_CHARS_MAX: Final = 150
-# Among the attributes of a person, what is noted here and no directory sends: the identity provider
+# What is noted among the attributes of a person and no directory sends. It is the identity provider
 # that brought the person, and the one whose claims took the person out.
 PROVIDER: Final = "provider"
 LEFT: Final = "left_by_provider"

@@ -1,7 +1,7 @@
 """downgrade_check: whether an earlier version can serve on the tables that there are.
 
 A rolling upgrade migrates first and replaces processes then (expand), and drops what nobody reads
-any more in a later version (contract). What is found here is a reason to think, not a proof: a
+any more in a later version (contract). What is found here is a reason to think, not a proof. A
 migration that is sound all the same says why, in a comment that `PERMISSION` matches. What is to be
 done by hand before the earlier version serves stands in one that `REMINDER` matches.
 """

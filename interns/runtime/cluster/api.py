@@ -1,7 +1,7 @@
 """The few calls to a cluster that the driver makes, over the official client.
 
-Objects go in and come out as JSON: of thousands of fields a dozen are read, and a Pod as objects
-of the client takes milliseconds.
+Objects go in and come out as JSON. Of thousands of fields a dozen are read, and a Pod as objects of
+the client takes milliseconds.
 """
 
 from collections.abc import Callable, Iterator

@@ -1,8 +1,8 @@
-"""The objects that an intern is in a cluster: a Pod for each boot, with its Secret; the claim of
-its disk and its NetworkPolicy, which last as long as the intern.
+"""The objects that an intern is in a cluster. Each boot has a Pod with its Secret. The claim of its
+disk and its NetworkPolicy last as long as the intern.
 
-All Pods of an intern have one name, so that the cluster itself runs no two: an agent's, or that
-which reads the disk while there is none.
+All Pods of an intern have one name, so that the cluster itself runs no two. A Pod is an agent's, or
+the one that reads the disk while there is none.
 """
 
 import base64
@@ -82,7 +82,7 @@ def build_claim(intern_id: UUID) -> JsonObject:
 
 
 def build_policy(intern_id: UUID) -> JsonObject:
-    """Only the gateway's Pods reach the intern, and it only those that serve requests: they are its
+    """Only the gateway's Pods reach the intern, and it only those that serve requests. They are its
     way out, and look at what it asks for. `INTERN_EGRESS` adds names and the web of the Internet,
     and nothing of private networks."""
     callers, web = _select_gateway("web", "interns"), _select_gateway("web")

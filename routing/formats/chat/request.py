@@ -140,8 +140,9 @@ class ChatRequest:
 
     @property
     def required_parameters(self) -> frozenset[str]:
-        """What `require_parameters` looks for: one word for every spelling of the output cap, one
-        for every reasoning setting, and `structured_outputs` beside the format of a JSON schema."""
+        """What `require_parameters` looks for. There is one word for every spelling of the output
+        cap, one for every reasoning setting, and `structured_outputs` beside the format of a JSON
+        schema."""
         supplied = self.supplied_parameters
         if not supplied:
             return supplied

@@ -147,8 +147,8 @@ _FOR_NULL: Final[JsonObject] = {"citations": [], "input": {}}
 
 class NativeBlocks:
     """Their events go through byte for byte while the upstream keeps the order (inference reference
-    4.7). Its numbers are written anew where they are not the caller's; a block that is open ends
-    when another begins; what is said of any but the open one is left out.
+    4.7). Its numbers are written anew where they are not the caller's. A block that is open ends
+    when another begins. Events of any block but the open one are left out.
     """
 
     __slots__ = ("_count", "_is_same", "_open", "_theirs")

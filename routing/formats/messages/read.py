@@ -221,8 +221,8 @@ _SAME_FIELDS: Final = (
     "trace",
 )
 _CHECKED_FIELDS: Final = ("temperature", "top_p", "top_k", "provider")
-# Chat parameters without a place in a messages body: what a caller adds is forwarded as given
-# where an endpoint lists it, like any field that the gateway does not know.
+# Chat parameters without a place in a messages body. What a caller adds is forwarded as given where
+# an endpoint lists it, like any field that the gateway does not know.
 _EXTRA_FIELDS: Final = frozenset(
     {
         "frequency_penalty",

@@ -1,8 +1,8 @@
 """Thinking blocks and the items of `reasoning_details` that they carry, in both directions.
 
 A thinking block has room for a text and a signature, a redacted one for data. What else an item
-says (id, format, kind) is sealed: it travels in the signature or the data behind `SEAL_PREFIX`,
-which no provider writes, and is read back when the client replays the block."""
+says (id, format, kind) is sealed. It travels in the signature or the data behind `SEAL_PREFIX`,
+which no provider writes. It is read back when the client replays the block."""
 
 import base64
 import binascii
@@ -98,8 +98,8 @@ class ReasoningBlock:
     """One item, put together from its pieces. `silent` keeps its words out of the block; one that
     `is_over` takes no further piece.
 
-    Only Claude's own items fit into a block as they are, and plain ones, which are nothing but
-    words; any other is `foreign` and travels sealed, so that it comes back as it was.
+    Two kinds of items fit into a block as they are: Claude's own, and plain ones, which are nothing
+    but words. Any other is `foreign` and travels sealed, so that it comes back as it was.
     """
 
     __slots__ = ("_kind", "_said", "_whole", "is_claudes", "is_over", "silent")

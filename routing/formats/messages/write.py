@@ -202,7 +202,7 @@ def build_usage(
     """The whole usage object from a chat-shaped report. `input_tokens` leaves out what was read
     from a cache or written to one.
 
-    Where the upstream speaks messages, `native` is its own usage: every key it has is kept, except
+    Where the upstream speaks messages, `native` is its own usage. Every key it has is kept, except
     that its counts give way where they are not the ones that were charged.
     """
     counted = _count_tokens(usage)

@@ -57,7 +57,7 @@ _DEFAULT_FORMAT: Final = "openai-responses-v1"
 
 
 class ModelTurn:
-    """An assistant message that grows item by item, and is put together at its end: a turn with a
+    """An assistant message that grows item by item, and is put together at its end. A turn with a
     call may have any number of them.
 
     Chat says reasoning, then content, then calls. Items in another order begin a new message,
@@ -129,7 +129,7 @@ class ModelTurn:
             self._lists["images"].append({"type": "image_url", "image_url": {"url": result}})
 
     def add_reasoning(self, item: JsonObject) -> None:
-        """Details that share index and id, so that the item can be put together again; plain text
+        """Details that share index and id, so that the item can be put together again. Plain text
         of an upstream that knows no more than that is plain text again."""
         given_id = item.get("id")
         is_own = is_own_reasoning(given_id)

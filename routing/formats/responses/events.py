@@ -53,8 +53,8 @@ class TextFragments:
 
 
 class PartKind(NamedTuple):
-    """How events speak of one kind of text: `type` of the part, its key there, the names of its
-    own events and of those of the part, and which count places it."""
+    """How events speak of one kind of text. It has the `type` of the part, its key there, and which
+    count places it. It also has the names of its own events and of those of the part."""
 
     type: str
     key: str

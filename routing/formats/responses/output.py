@@ -37,7 +37,7 @@ _UNKNOWN_FORMAT: Final = "unknown"
 class OutputWriter:
     """The output of one answer as it grows.
 
-    One message or reasoning item is open at a time; calls stay open to the end, because nothing
+    One message or reasoning item is open at a time. Calls stay open to the end, because nothing
     before it says that no more of their arguments will come.
     """
 

@@ -245,7 +245,7 @@ _ERROR_CODES: Final = {
 
 def ends_incomplete(error_type: str | None, *, has_output: bool) -> bool:
     """Whether this failure is delivered as a finished response (`incomplete`, for want of output
-    tokens) rather than as an error: a limit, met when some output existed."""
+    tokens) rather than as an error. So it is for a limit that was met after some output."""
     return has_output and error_type in LIMITS
 
 

@@ -1,5 +1,5 @@
-"""Limits that are taken as an endpoint is about to be asked: its own, and those of key and
-workspace that name its model or provider. An endpoint without room is passed over."""
+"""Limits that are taken as an endpoint is about to be asked. These are its own, and those of key
+and workspace that name its model or provider. An endpoint without room is passed over."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -82,8 +82,8 @@ class Full(NamedTuple):
 def take_limits(
     windows: Sequence[Limit], bounds: Sequence[Bound], *, calls: int = 1
 ) -> LimitsTaken | Full:
-    """Take of all of them or of none. A request of several calls has a place of each bound at
-    least, and further ones, for as many calls as may be under way, while there are any free."""
+    """Take of all of them or of none. A request of several calls has at least one place of each
+    bound. It has further ones while any are free, for as many calls as may be under way."""
     places = concurrency_limiter().take(bounds) if bounds else []
     if isinstance(places, Bound):
         return Full(places)
@@ -115,8 +115,8 @@ def take_for_endpoint(
 ) -> LimitsTaken | Full | None:
     """What asking this endpoint takes; None where nothing limits it. `more_rules` are those of the
     credential that it is asked with. A later turn of a loop goes on with what an earlier one took
-    there, but for the rules of a credential that is asked with for the first time. With `in_turn`
-    nothing is taken where it is the turn of others that wait."""
+    there. That does not hold for the rules of a credential that is asked with for the first time.
+    With `in_turn` nothing is taken where it is the turn of others that wait."""
     if not (more_rules or endpoint.rate_rules or progress.context.caller.rate_rules):
         return None
     earlier = [
@@ -172,7 +172,7 @@ def _list_own_places(progress: RequestProgress) -> Iterator[str]:
 
 
 def read_marks(progress: RequestProgress) -> Marks:
-    """The end user and the tags by which rules tell requests apart; what a tool asks of a model is
+    """The end user and the tags by which rules tell requests apart. What a tool asks of a model is
     for the user of the request that called it."""
     asking = progress
     while asking.parent is not None:
@@ -229,7 +229,8 @@ def settle_attempts(progress: RequestProgress, usage: Usage) -> None:
 
 def settle_attempt(attempt: Attempt, tokens: int, *, credential_tokens: int | None = None) -> None:
     """Correct what an attempt reserved to the calls that it sent and the tokens that were used at
-    its endpoint, and of these with its credential where not all were. Ends its places."""
+    its endpoint. `credential_tokens` are those that were used with its credential, where not all
+    were. Ends its places."""
     limits, attempt.limits = attempt.limits, None
     if limits is not None:
         concurrency_limiter().give_back(limits.places)

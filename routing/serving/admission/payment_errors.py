@@ -24,9 +24,10 @@ from routing.serving.request.context import RequestContext
 
 
 def refuse_broke(context: RequestContext, *, free: bool, own_credential: bool = False) -> None:
-    """Raise `PermissionDenied` for a spent budget, `PaymentRequired` for a spent key, or an account
-    that owes or has nothing left; `free` says that the request might have cost nothing,
-    `own_credential` that the team has one for it, where the balance waits for the endpoint."""
+    """Raise `PermissionDenied` for a spent budget. Raise `PaymentRequired` for a spent key, or an
+    account that owes or has nothing left. `free` says that the request might have cost nothing.
+    With `own_credential` the team has one for it, and the balance is checked when the endpoint is
+    asked."""
     run_queries(Lane.READ, lambda: _refuse_broke(context, free, own_credential))
 
 

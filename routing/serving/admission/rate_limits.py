@@ -2,7 +2,7 @@
 somebody set on the key or its workspace. What is left of them stands in the answer's headers.
 
 Requests count once they are sent to an upstream. Tokens are reserved by an upper bound, so that
-what is admitted in a minute never exceeds the limit, and corrected once their number is known.
+what is admitted in a minute never exceeds the limit. They are corrected once their number is known.
 """
 
 from datetime import UTC, datetime
@@ -242,8 +242,8 @@ def _write_refusal(caller: Caller, exceeded: Exceeded, kind: str) -> str:
 def build_limit_headers(
     progress: RequestProgress, taken: Taken | None, *, now_s: float
 ) -> dict[str, str]:
-    """Of the tightest limits of requests and of tokens: how much they allow, what is left of that
-    as far as this process knows, and when they begin anew. `now_s` is Unix time.
+    """Headers of the tightest limits of requests and of tokens. They say how much these allow, what
+    is left as far as this process knows, and when they begin anew. `now_s` is Unix time.
 
     `taken` is what the request took as it came in. Once it has been sent, rules of key and
     workspace that name the model or provider count too. Those that are shared are not told.

@@ -1,5 +1,6 @@
-"""Relays of streams that several attempts make: the turns of a tool loop, whose caller sees the
-answer without calls of server tools, and the parts of an answer that another upstream goes on with.
+"""Relays of streams that several attempts make. These are the turns of a tool loop, whose caller
+sees the answer without calls of server tools. They are also the parts of an answer that another
+upstream goes on with.
 """
 
 from collections.abc import Mapping, Sequence
@@ -141,8 +142,8 @@ class LoopRelay(Relay):
 
 
 class RescueRelay(Relay):
-    """See `Relay`. Calls of tools are told once the upstream has ended well: one that broke off is
-    made anew by the next upstream, and none is told twice."""
+    """See `Relay`. Calls of tools are sent once the upstream has ended well. One that broke off is
+    made anew by the next upstream, and none is sent twice."""
 
     def __init__(
         self,
@@ -157,8 +158,8 @@ class RescueRelay(Relay):
         self._recorder = Recorder()
         self._draft = kept
         self.can_go_on = True
-        # How many blanks at the end of what was said this upstream was not shown, and how many of
-        # those that it said again were left out.
+        # How many blanks at the end of the text so far this upstream has not seen, and how many
+        # that it repeated were left out.
         self._blanks_left = len(rescue.said) - len(rescue.said.rstrip()) if is_prefilled else 0
         self._dropped = 0
         super().__init__(*given, kept=Tee(self._recorder, kept), **options)

@@ -51,7 +51,7 @@ from routing.statistics.observation import record_attempt
 from routing.upstreams.failures import UpstreamFailure, from_outbound_error, refused_answer
 
 # Chunks are several times the size of the events they come from, and all of them wait for a caller
-# who does not read; so a fast upstream's bytes are taken in parts.
+# who does not read. So a fast upstream's bytes are taken in parts.
 _PART_BYTES = 16_384
 # A write has `ROUTER_STALLED_READER_SECONDS`, and one who reads slowly is not one who has stopped.
 _WRITE_BYTES = 65_536

@@ -1,5 +1,5 @@
-"""What a stream needs before its first byte: a writer and a relay for the attempt, what the one
-before has said, and a reply that another greenlet waits for."""
+"""What a stream needs before its first byte. That is a writer and a relay for the attempt, what the
+one before has said, and a reply that another greenlet waits for."""
 
 from collections.abc import Callable
 from functools import partial

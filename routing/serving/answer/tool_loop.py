@@ -1,5 +1,5 @@
-"""The turns of a request whose model calls server tools: what each may be tried at, what its tools
-may know, and how they are carried out in one piece."""
+"""The turns of a request whose model calls server tools. It says what each may be tried at, what
+its tools may know, and how they are carried out in one piece."""
 
 import contextlib
 from collections import Counter

@@ -180,8 +180,9 @@ def _find_breakage(answer: Answer) -> UpstreamFailure | None:
 def run_counted_turn(
     progress: RequestProgress, attempt: Attempt, ask: Callable[[AbortHandle], Answer]
 ) -> Answer:
-    """What `ask` returns, or raises. Who is killed meanwhile because the caller left stays until
-    the turn is counted: at once where the provider stops its bill, else once it has answered."""
+    """What `ask` returns, or raises. When the caller leaves, the greenlet is killed but stays until
+    the turn is counted. That is at once where the provider stops its bill, else once it has
+    answered."""
     abort = AbortHandle()
     job = spawn(catch_errors, partial(ask, abort))
     try:

@@ -64,8 +64,8 @@ DOUBTS_MAX = 2
 class Attempts:
     """Walks a call's plan. Every endpoint it yields is covered by a hold."""
 
-    # How many turns were gone through, whether only the team's own are affordable, whether the key
-    # of one of these could not be opened, and whether no further attempt may be made.
+    # How many turns were gone through, and whether no further attempt may be made. Also whether
+    # only the team's own are affordable, and whether the key of one of these could not be opened.
     _turned = 0
     _own_only = _unopened = _is_over = False
     # Whether the endpoint that failed last is asked again in other words.
@@ -208,7 +208,7 @@ class Attempts:
             pass_over(self._progress, endpoint, step)
 
     def _find_retry_delay_s(self, number: int) -> float | None:
-        """Keep the turns that may do better in a moment, and find how long to wait; None where
+        """Keep the turns that may do better in a moment, and find how long to wait. None where
         there are none, or no time is left. `number` counts the rounds of retries."""
         again = [
             (turn, failure)

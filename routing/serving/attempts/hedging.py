@@ -262,8 +262,8 @@ class Race(Generic[C]):
             call.abort.abort()
 
     def leave(self) -> C | None:
-        """Of a race whose caller has left, the call that is to be booked as any that is left, once
-        all have ended; the other one is booked as cancelled."""
+        """The call of a race whose caller has left that is to be booked like any call that is left,
+        once all have ended. The other one is booked as cancelled."""
         self.abort()
         joinall([job for _, job in self._running], timeout=_END_S)
         if self.winner is not None or not self._running:

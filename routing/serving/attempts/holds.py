@@ -37,7 +37,7 @@ def estimate_attempt_nano(progress: RequestProgress, endpoint: EndpointEntry) ->
 
 
 def hold_for_estimate(estimated_nano: int, *, is_own: bool) -> NeededHold:
-    """A call on the team's own credential is never nothing: it is to be told from a free one, which
+    """A call on the team's own credential is never nothing. It must differ from a free one, which
     the books refuse to whoever owes."""
     if not is_own:
         return NeededHold(estimated_nano, 0)
@@ -46,7 +46,7 @@ def hold_for_estimate(estimated_nano: int, *, is_own: bool) -> NeededHold:
 
 def share_hold(progress: RequestProgress, needed: NeededHold) -> NeededHold:
     """What the hold is to cover: a turn of this call, and what it and others on the same hold owe
-    or are being asked for."""
+    or are asking for."""
     owed = progress.loop.tally.most_owed if progress.loop is not None else Charge(0, 0)
     shares = progress.root_loop.shares
     shares[id(progress)] = Charge(

@@ -56,9 +56,9 @@ def take_credential(
     in_turn: bool = False,
 ) -> ChosenCredential | Full | AllParked:
     """The first credential of the provider's pool that was not `tried`, is not parked and has room.
-    With `even_throttled` one may be tried that a 429 has parked, and as a last resort one that was
-    refused to this account, and now and then one that was to all. `in_turn` is as in
-    `take_for_endpoint`."""
+    With `even_throttled` one may be tried that a 429 has parked. As a last resort one may be tried
+    that was refused to this account, and now and then one that was refused to all. `in_turn` is as
+    in `take_for_endpoint`."""
     now, parked = process.now(), parked_credentials()
     account_id = progress.context.payer.account_id
     ends: list[float] = []
@@ -141,5 +141,5 @@ def note_credential_failure(
 
 def is_unusable_credential(failure: UpstreamFailure) -> bool:
     """Whether no request can be served with it. Any other refusal may be of this model, or of what
-    this caller asks for: some providers refuse content by 403, and too large a maximum by 402."""
+    this caller asks for. Some providers refuse content by 403, and too large a maximum by 402."""
     return failure.credential and failure.status in (_UNAUTHORIZED, _NO_CREDIT)

@@ -1,7 +1,7 @@
 """A team's own credentials at work: for which endpoints they are, and how each of them fares.
 
-What a provider says of such a credential says nothing of the endpoint that others use: it is the
-credential that rests at that endpoint, and is tried last meanwhile.
+What a provider says of such a credential says nothing of the endpoint that others use. So the
+credential rests at that endpoint, and is tried last meanwhile.
 """
 
 import logging
@@ -112,7 +112,7 @@ def add_own_credentials(
 def matches(entry: ByokEntry, endpoint: EndpointEntry, aliases: Mapping[str, str]) -> bool:
     """Whether the credential is for this endpoint's provider and model.
 
-    A model is meant by its id, its canonical slug, an alias or any of these with a suffix; the id
+    A model is meant by its id, its canonical slug, an alias or any of these with a suffix. The id
     without a variant (`acme/small` of `acme/small:free`) means its variants as well.
     """
     if entry.provider != endpoint.provider.slug:

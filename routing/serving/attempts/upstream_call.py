@@ -1,5 +1,5 @@
-"""One attempt on the wire: the body for this endpoint with an effort that its model takes, the HTTP
-client, and the head of the answer. Also how long the attempt and the whole request may take."""
+"""One attempt on the wire: the body for this endpoint with an effort that its model takes, the
+call, and the head of the answer. Also how long the attempt and the whole request may take."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -132,8 +132,8 @@ def build_terms(progress: RequestProgress, endpoint: EndpointEntry, own_key: str
 
 
 def output_default(progress: RequestProgress, endpoint: EndpointEntry) -> int:
-    """What a wire that insists on a cap gets where the caller named none: the endpoint's maximum,
-    as far as its context has room beside the prompt. The hold covers as much."""
+    """What a wire that insists on a cap gets where the caller named none. It is the endpoint's
+    maximum, as far as its context has room beside the prompt. The hold covers as much."""
     most = endpoint.max_completion_tokens or OUTPUT_TOKENS_DEFAULT
     room = endpoint.context_length
     if room is None:
@@ -234,7 +234,7 @@ def refuse_other_than_events(reply: Reply, attempt: Attempt) -> None:
 
 
 def read_to_end(reply: Reply, wait_s: float = 0.0) -> None:
-    """Take the end of a body that is mostly here by now, and wait no longer than that for it: only
+    """Take the end of a body that is mostly here by now, and wait no longer than that for it. Only
     then can the connection be used again."""
     try:
         for _ in range(_READS_AFTER_END):
@@ -318,8 +318,8 @@ def find_own_first_byte_s(endpoint: EndpointEntry) -> float:
 
 
 def used_its_own_time(progress: RequestProgress, attempt: Attempt, now: float) -> bool:
-    """Whether the attempt ran out of a time that was its own, not of what others had left it: its
-    provider's, or half of the call's."""
+    """Whether the attempt ran out of a time of its own, not of what others had left it. That is its
+    provider's time, or half of the call's."""
     context, provider = progress.context, attempt.endpoint.provider
     enough_s = [find_own_first_byte_s(attempt.endpoint)]
     if not wants_deadline(context.chat):
@@ -334,8 +334,9 @@ def find_first_byte_limit(
 ) -> FirstByteLimit:
     """How long this request waits for the endpoint's first byte.
 
-    Where nobody has set a limit for model or provider it is derived from what was observed, but
-    only of streams, whose first byte is that of the first token, and while others are left.
+    Where nobody has set a limit for model or provider, it is derived from what was observed. That
+    holds only for streams, whose first byte is that of the first token, and only while other
+    endpoints are left.
     """
     limit_s = endpoint.first_byte_s
     if limit_s is None and endpoint.provider.first_byte_s is None and has_others:

@@ -92,11 +92,11 @@ class Attempt:
     `status` is the upstream's own status, 502 for connection errors and 524 for timeouts. `request`
     is there until it is sent: a large one is not to live as long as its answer. `held_up_s` is how
     long a stream's caller kept it waiting; `priced` the usage that was priced last, and its price.
-    `span_id` is what the upstream was told to hang its spans on, where there is a trace; `limits`
-    what it took of rate limits, until that is settled; `first_byte` how long its first byte may
-    take. `house` is the credential of the provider's pool that it is tried with, `house_nano` what
-    the provider bills on it for an answer. `tokens_used` are those that were noted while the
-    request goes on: of a turn, or of decisions. `calls_sent` are the calls that it was made by.
+    `span_id` is the parent span that the upstream got, where there is a trace. `limits` is what it
+    took of rate limits, until that is settled; `first_byte` is how long its first byte may take.
+    `house` is the credential of the provider's pool that it is tried with, `house_nano` what the
+    provider bills on it for an answer. `tokens_used` are those that were noted while the request
+    goes on: of a turn, or of decisions. `calls_sent` are the calls that it was made by.
     """
 
     endpoint: EndpointEntry
@@ -204,8 +204,8 @@ class RequestContext(NamedTuple):
 class RequestProgress:
     """One request on its way: what was admitted, and what has happened since.
 
-    Attempts write `attempts`, `served_by` and the hold: `held_nano` is the open one, None before
-    there is one, `held_byok_nano` what budgets that count own credentials hold in addition.
+    Attempts write `attempts`, `served_by` and the hold. `held_nano` is the open one, None before
+    there is one; `held_byok_nano` is what budgets that count own credentials hold in addition.
     Settlement writes `settled`, `is_reported`, `good_end` and `limits_taken`, the tool loop its
     `loop`, the response cache `cached`, decisions `demands_of` and `decisions_record`.
     """
@@ -247,7 +247,7 @@ class RequestProgress:
     # Its waiting for a place at a full endpoint, while that lasts, and what became of it.
     waiting: Waiting | None = field(default=None, init=False)
     queue_stay: QueueStay | None = field(default=None, init=False)
-    # The caller's socket, to notice that he leaves while nothing is written to him; None where
+    # The caller's socket, to notice that he leaves while nothing is written to him. None where
     # somebody watches it already, or nobody may have to wait.
     client: object = field(default=None, init=False)
     # Where a second endpoint may be asked beside one that has given no content for a while.
@@ -279,8 +279,8 @@ class RequestProgress:
 
     @property
     def last_attempt(self) -> Attempt | None:
-        """The attempt the record speaks of: the one that was served, else the last; of a race the
-        one that did not fail, else the one that was the last to fail."""
+        """The attempt the record speaks of: the one that was served, else the last. Of a race it is
+        the one that did not fail, else the last to fail."""
         if self.served_by is not None or not self.attempts:
             return self.served_by
         if self.hedge is None:

@@ -1,5 +1,5 @@
-"""What a request owes for attempts beside the one that answered it: the parts of a stream that were
-broken off (`rescue`), and what had lost a race when it was cancelled (`Hedge`)."""
+"""What a request owes for attempts beside the one that answered it. These are the parts of a stream
+that were broken off (`rescue`), and the cancelled loser of a race (`Hedge`)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field

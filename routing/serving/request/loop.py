@@ -89,8 +89,8 @@ class Loop:
     def take(
         self, message: JsonObject, *, finish: str, logprobs: object = None
     ) -> list[ServerToolCall]:
-        """Note an answer of the model whose cost is in the tally, and say which server tools to
-        run: none where the loop ends with it."""
+        """Note an answer of the model whose cost is in the tally, and return the server tools to
+        run. There are none where the loop ends with it."""
         self.turns += 1
         calls = [] if self._tools_off else message.get("tool_calls") or []
         server = [call for call in calls if self._toolbox.find(_name(call)) is not None]
@@ -127,8 +127,8 @@ class Loop:
             self.pieces.append({"role": "assistant", "tool_calls": self.functions})
 
     def visible_message(self, message: JsonObject) -> JsonObject:
-        """A message or a delta as the caller sees it: without calls, which are told when they are
-        whole, its reasoning behind that of earlier turns."""
+        """A message or a delta as the caller sees it. It has no calls, which follow when they are
+        whole, and its reasoning stands behind that of earlier turns."""
         visible = {name: each for name, each in message.items() if name != "tool_calls"}
         if self._hides_reasoning:
             visible.pop("reasoning_details", None)
@@ -325,9 +325,9 @@ def is_met(
     cost_nano: Fraction,
     finish: str,
 ) -> bool:
-    """After a turn. `steps` are the calls of server tools so far, `called` the tools of this turn
-    (functions by name, server tools by type and by the name the model knows), `tokens` and
-    `cost_nano` what was used so far."""
+    """After a turn. `steps` are the calls of server tools so far. `called` are the tools of this
+    turn: functions by name, server tools by type and by the name the model knows. `tokens` and
+    `cost_nano` are what was used so far."""
     kind = condition["type"]
     if kind == "step_count_is":
         return bool(steps >= condition["step_count"])

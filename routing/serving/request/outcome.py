@@ -34,7 +34,7 @@ _NOTHING = Usage(prompt_tokens=0, completion_tokens=0)
 class Outcome(NamedTuple):
     """The end of a call. `cost` is what the tokens cost by the pinned price list, `charged_nano`
     what the account pays of it. That is nothing where the upstream failed, and a fee where the
-    team's own credential was used. `byok_nano` is the price of what was got with such a one;
+    team's own credential was used. `byok_nano` is the price of what was got with such a one.
     `shared_nano` is the part of the charge that is no fee where the gateway's was used as well."""
 
     status: int
@@ -291,8 +291,8 @@ def unserved_outcome(progress: RequestProgress, error: GatewayError) -> Outcome:
 
 
 def mark_broken(outcome: Outcome, attempt: Attempt) -> Outcome:
-    """The outcome of an answer that its caller gets as far as it came before the upstream broke it
-    off: a failure on record, as it is of a stream."""
+    """The outcome of an answer that the upstream broke off and whose caller gets what came. It is a
+    failure on record, as it is of a stream."""
     failure = attempt.failure
     if failure is None:
         return outcome

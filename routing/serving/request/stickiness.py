@@ -1,8 +1,8 @@
 """Keeping a conversation on the endpoint that served it last.
 
-The record is a hint: it lives in the hint store, for all processes, and beside that in this one,
-for when there is no store. It names the endpoint by model and tag, and says what that may have
-cached of the conversation. Its time is the wall clock's: processes may differ by a second or two.
+The record is a hint. It lives in the hint store for all processes, and also in this one, for when
+there is no store. It names the endpoint by model and tag, and says what that may have cached of the
+conversation. Its time is the wall clock's: processes may differ by a second or two.
 """
 
 import hashlib
@@ -143,7 +143,7 @@ def recall(key: ConversationKey) -> StickyEndpoint | None:
 
 
 def remember(key: ConversationKey | None, endpoint: EndpointEntry, usage: Usage) -> None:
-    """After an answer, before its last byte: keep the conversation where it is, for as long as
+    """After an answer, before its last byte: keep the conversation where it is. It stays for
     ROUTER_STICKY_SECONDS from now, or as long as the provider's cache lasts. `usage` is that of the
     last call of the endpoint.
 
@@ -175,8 +175,8 @@ def remember(key: ConversationKey | None, endpoint: EndpointEntry, usage: Usage)
 
 
 def find_lifetime_s(endpoint: EndpointEntry, usage: Usage) -> float:
-    """How long the provider keeps what this call has cached: an hour where that was asked for, else
-    as the catalogue or the wire kind says, else for ROUTER_STICKY_SECONDS."""
+    """How long the provider keeps what this call has cached. That is an hour where the call asked
+    for it, else as the catalogue or the wire kind says, else ROUTER_STICKY_SECONDS."""
     if usage.cache_write_1h_tokens:
         return _LONG_CACHE_S
     provider = endpoint.provider

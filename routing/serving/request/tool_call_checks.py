@@ -1,5 +1,5 @@
-"""Whether tool calls can be carried out: each names a function and gives it a JSON object, or the
-empty text that many write for a function without parameters."""
+"""Whether tool calls can be carried out. Each must name a function and give it a JSON object, or
+the empty text that many write for a function without parameters."""
 
 from typing import Final
 

@@ -171,7 +171,7 @@ async def gzip_body(call: SimulatedCall) -> None:
 async def gzip_bomb(call: SimulatedCall) -> None:
     """A valid answer behind `decoded_mib` MiB of spaces, at one KiB on the wire for each MiB.
 
-    A full flush makes the compressed form of a block independent of what stood before it, so one
+    A full flush makes the compressed form of a block independent of what stood before it. So one
     block is compressed once and sent again and again.
     """
     exchange, payload = call.exchange, call.payload()

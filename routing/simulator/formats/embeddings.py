@@ -22,8 +22,8 @@ WORD_WEIGHT = 2.0
 
 
 def embed(text: str, dimensions: int = DIMENSIONS) -> list[float]:
-    """Words and their pieces of three letters, each counted in a place of its own; as 32-bit floats
-    have the numbers, so that both encodings say the same."""
+    """Words and their pieces of three letters, each counted in a place of its own. Numbers are
+    rounded to 32-bit floats, so that both encodings say the same."""
     vector = [0.0] * DIMENSIONS
     # Nothing cancels it out, so that no vector is all zeros.
     vector[0] = 1e-3

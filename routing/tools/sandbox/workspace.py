@@ -1,7 +1,7 @@
 """The workspace of one request: a sandbox with files of its own, which its tools share.
 
 It begins empty with the first order and ends with the request, or with whoever gives up waiting for
-it: then all its processes and files are gone.
+it. Then all its processes and files are gone.
 """
 
 import threading
@@ -134,8 +134,8 @@ class _WorkspaceSlot:
 
 
 def command_time_s(asked: Any, deadline: float) -> float:
-    """The seconds that a command may take: what a model asks for, if that is less than the tool has
-    and the request (until `deadline`, monotonic)."""
+    """The seconds that a command may take: what a model asks for, but no more than the tool and the
+    request have (until `deadline`, monotonic)."""
     most = min(float(settings.ROUTER_TOOL_TIMEOUT), deadline - time.monotonic()) - 1.5 * GRACE_S
     most = max(_COMMAND_S_MIN, most)
     is_number = isinstance(asked, int | float) and not isinstance(asked, bool)

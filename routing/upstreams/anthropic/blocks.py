@@ -148,7 +148,7 @@ _FORMATS: Final = ("anthropic-claude-v1", "unknown", None)
 def build_reasoning_blocks(details: Iterable[JsonObject]) -> list[Block]:
     """The blocks that the API takes back: signed texts and encrypted ones, in order.
 
-    A stream sends a block in pieces, and callers replay the pieces as they came: pieces of one
+    A stream sends a block in pieces, and callers replay the pieces as they came. Pieces of one
     block follow each other with the same `index`, and its signature ends it.
     """
     blocks: list[Block] = []
@@ -217,7 +217,7 @@ def build_content_blocks(content: Content, name: str | None = None) -> list[Bloc
 
 
 def read_cache_mark(part: JsonObject) -> JsonObject | None:
-    """The breakpoint that a part, tool or tool message asks for, in either spelling; the format of
+    """The breakpoint that a part, tool or tool message asks for, in either spelling. The format of
     the last says nothing of one, so it may hold anything."""
     mark = part.get("cache_control")
     if isinstance(mark, dict):

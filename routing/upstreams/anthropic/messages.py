@@ -113,7 +113,7 @@ def mark_last_block(turns: list[JsonObject], mark: JsonObject) -> None:
 
 
 def _count_marks(waiting: list[Any]) -> int:
-    """Breakpoints in these and in all that is inside them, which is put behind them: a call for
+    """Breakpoints in these and in all that is inside them, which is put behind them. A call for
     each block of a long conversation would cost more than the look at it."""
     marks = 0
     for value in waiting:

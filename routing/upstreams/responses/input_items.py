@@ -167,7 +167,7 @@ def _build_citations(annotations: list[JsonObject] | None) -> list[JsonObject]:
 
 
 def shorten_call_id(id: str) -> str:
-    """A call's id; one that is longer than the format takes has a short one made of it, the same
+    """A call's id. One that is longer than the format takes has a short one made of it, the same
     for the call and for its output."""
     if len(id) <= CALL_ID_CHARS_MAX:
         return id

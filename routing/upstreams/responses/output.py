@@ -161,8 +161,8 @@ class Output:
         """The response is complete: say what is unsaid of its items.
 
         Some upstreams give their items other ids from event to event. Where no id of these items
-        was ever met, only those are said of whose kind there was nothing yet; where some were, an
-        unknown one is the item of its kind that was told at its place.
+        was ever met, only those are meant of whose kind there was nothing yet. Where some were met,
+        an unknown one is the item of its kind that was announced at its place.
         """
         said = self.said.copy()
         values = [value for value in _as_list(items) if isinstance(value, dict)]

@@ -21,7 +21,7 @@ ERROR_STATUSES: Final = (
 _AFTER_ROUTING: Final = [200, 400, 402, 403, 404, 408, 413, 422, 429, 502, 503, 524, 529]
 _DESCRIPTION: Final = "Unknown keys are ignored; null stands for absent where it is allowed."
 _PREFIX: Final = REF_TEMPLATE.format(model="")
-# Generators of client libraries name their classes after these: where a class of ours is named more
+# Generators of client libraries name their classes after these. Where a class of ours is named more
 # exactly than the document may be, the document keeps the name that it was published with.
 _PUBLISHED_NAMES: Final = {
     "AssistantBlocksMessage": "AssistantMessage",

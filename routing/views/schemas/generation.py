@@ -79,8 +79,8 @@ class RefusedRequestObject(ResourceObject):
 
 
 class RouteChange(ResourceObject):
-    """By which change an endpoint would have answered: `setting` can be set by the caller, `below`
-    and `above` are the figure it would have had to beat."""
+    """By which change an endpoint would have answered. The caller can set `setting`; `below` and
+    `above` are the figure it would have had to beat."""
 
     cause: Cause
     text: str
@@ -106,7 +106,7 @@ class RouteEndpoint(ResourceObject):
 
 class HedgedAttempt(ResourceObject):
     """An attempt of a race. Tokens and cost (USD, at list price) are those of one that was
-    cancelled, which the charge includes; what the winner used is the rest of it."""
+    cancelled, which the charge includes. What the winner used is the rest of the charge."""
 
     endpoint_id: str
     model: str
@@ -124,8 +124,8 @@ class RouteHedge(ResourceObject):
 
 
 class RouteQueue(ResourceObject):
-    """The waiting for a place at a full endpoint: how many were to be served before it when it
-    came, plus one, and how long it waited."""
+    """The waiting for a place at a full endpoint: its place in the queue when it came, counted from
+    1, and how long it waited."""
 
     place: int
     waited_ms: int
@@ -133,7 +133,7 @@ class RouteQueue(ResourceObject):
 
 class ClassifiedPrompt(ResourceObject):
     """What the classifier of a virtual router said. `model` is the one that it put first, null
-    where the router chose; `generation_id` and `cost` (USD) are those of the decision, a request of
+    where the router chose. `generation_id` and `cost` (USD) are those of the decision, a request of
     its own in the books."""
 
     result: Literal["class", "unsure", "failed"]
@@ -291,7 +291,7 @@ def serialize_generation(
 
 
 def _describe_failure(row: Generation, failure: FailedRequest | None) -> JsonObject | None:
-    """The error of a generation. It has less in it until the failure's own record is there; that
+    """The error of a generation. It has less in it until the failure's own record is there. That
     record may be the only sign of an error if the answer could not be booked in time."""
     if failure is not None:
         return _serialize_error(failure)
