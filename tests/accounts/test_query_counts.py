@@ -1,6 +1,6 @@
-"""No endpoint asks the database more than six times: every row of the access table, for every
-caller who gets an answer, past the cache of keys, with lists of many. `Manager.call` holds each
-request of the other tests to the same, in whatever state they bring about."""
+"""No endpoint asks the database more than six times. That holds for every row of the access table,
+every caller who gets an answer, past the cache of keys, and lists of many. `Manager.call` holds
+each request of the other tests to the same, in whatever state they bring about."""
 
 import itertools
 from collections.abc import Iterator

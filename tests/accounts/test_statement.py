@@ -1,5 +1,5 @@
-"""A statement's lines sum to its totals, to the nano-dollar, whatever is in the books; and who gets
-it, for which periods, in how many queries."""
+"""A statement's lines sum to its totals, to the nano-dollar, whatever is in the books. Also who
+gets it, for which periods, in how many queries."""
 
 import csv
 import io

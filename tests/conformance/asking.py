@@ -49,8 +49,8 @@ def post_refused(desk: Desk, path: str, **body: Any) -> Any:
 
 def refusals(package: Any, **others: tuple[int, str]) -> list[tuple[str, int, Any, bool]]:
     """A provider's failures with the status and the class that a client library of that package
-    makes of each, and whether a stream is asked for, in turn; `others` are those that its format
-    tells otherwise, by the name of the fault with an underscore for the hyphen."""
+    makes of each. Each stands with and without a stream. `others` are those that its format reports
+    otherwise, by the name of the fault with an underscore for the hyphen."""
     told = {
         "400": (400, "BadRequestError"),
         "401": (502, "InternalServerError"),

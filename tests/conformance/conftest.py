@@ -69,8 +69,8 @@ def own_desk(audited_gateway: GatewayServer, simulator: SimulatedUpstream) -> De
 def wide_server(
     tmp_path_factory: pytest.TempPathFactory, stores: Bed, simulator: SimulatedUpstream
 ) -> Iterator[GatewayServer]:
-    """A gateway with models for every wire kind, decisions and region, quick to fill a silence,
-    with a response cache and a moderation hook for those who ask for them."""
+    """A gateway with models for every wire kind, decisions and region, which is quick to fill a
+    silence. It has a response cache and a moderation hook for those who ask for them."""
     settings = {
         "REGIONAL_HOSTS": REGIONAL_HOSTS,
         "ROUTER_KEEPALIVE_SECONDS": "0.1",
@@ -152,7 +152,7 @@ def own_deciding(own_wide_desk: Desk) -> DecisionsDesk:
 
 @dataclass(frozen=True)
 class Equipped:
-    """It searches and fetches, remembers failures, takes a fee for calls on own credentials,
+    """It searches and fetches, remembers failures and takes a fee for calls on own credentials. It
     has a list of models to choose from, commits soon to a stream, and has no shell."""
 
     server: GatewayServer

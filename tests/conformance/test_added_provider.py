@@ -1,4 +1,4 @@
-"""A server of one's own, added while the gateway runs: it serves nothing without a price, and with
+"""A server of one's own, added while the gateway runs. It serves nothing without a price, and with
 one what it was found to take, decisions among it."""
 
 from typing import Any

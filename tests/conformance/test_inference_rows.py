@@ -1,5 +1,5 @@
-"""Rows 1 to 16, 23 to 27, 55, 57, 58, 82 and 83 of the inference reference's section 12: who asks,
-with which parameters, tools, formats and money; the model list."""
+"""Rows 1 to 16, 23 to 27, 55, 57, 58, 82 and 83 of the inference reference's section 12. They are
+about who asks, with which parameters, tools, formats and money, and about the model list."""
 
 import json
 from collections.abc import Callable

@@ -1,5 +1,5 @@
-"""Rows 17 to 19, 41, 76 and 81 of the management reference's section 19: budgets of workspaces and
-guardrails, limits of keys, free calls a day."""
+"""Rows 17 to 19, 41, 76 and 81 of the management reference's section 19. They are about budgets of
+workspaces and guardrails, limits of keys, and free calls a day."""
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager

@@ -1,6 +1,6 @@
 """Three caller formats against three wire kinds: rows 49 to 54 and 59, and what goes with them.
 
-Every test can run nine times; with every change it runs once for each format and each kind, which
+Every test can run nine times. With every change it runs once for each format and each kind, which
 meet in the shape of chat only. What is asked, heard and charged is the same in all nine.
 """
 

@@ -14,8 +14,8 @@ PRICING = {"prompt": "0.000001", "completion": "0.000002"}
 
 
 def wide_catalogue(url: str) -> str:
-    """The conformance catalogue, the models of all wire kinds and those that decide; models in two
-    regions, in two tiers and over two wires, some to be counted and timed, and one that waits for a
+    """The conformance catalogue: the models of all wire kinds and those that decide. It has models
+    in two regions, in two tiers and over two wires, some to be counted and timed. One waits for a
     team's own credential. Who is not free asks for each search."""
     known: dict[str, dict[str, Any]] = {"providers": {}, "models": {}}
     for text in (

@@ -46,8 +46,8 @@ BACKEND = "django.contrib.auth.backends.ModelBackend"
 
 @dataclass
 class Team:
-    """`own`, `led` and `far` are keys: the member's own and the admin's in the lead's workspace,
-    and the admin's in the default one; each with a generation and a refused request."""
+    """`own`, `led` and `far` are keys, each with a generation and a refused request. They are the
+    member's own and the admin's in the lead's workspace, and the admin's in the default one."""
 
     account: Account
     people: dict[str, User]

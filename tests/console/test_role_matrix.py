@@ -41,8 +41,8 @@ PAGES: Final[dict[str, Collection[str]]] = {
 
 
 class Thing(NamedTuple):
-    """A page of one thing of a tenant: what it is of, for whom it is there to be read, and who may
-    send what to change it."""
+    """A page of one thing of a tenant. It says what it is of, who may read it, and who may send
+    what to change it."""
 
     kind: str
     readers: Collection[str] = ()

@@ -1,7 +1,7 @@
 """A stand-in for `systemctl` where systemd does not run: it starts units as they are written.
 
 It knows what this project's units use: what they require and want, a socket, the user, the
-environment, its folders, and what runs before a start counts. Started once, a unit stays.
+environment, and folders. What runs before a start counts. Started once, a unit stays.
 """
 
 import os

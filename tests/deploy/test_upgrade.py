@@ -1,5 +1,5 @@
-"""An upgrade as the docs have it: the version before the newest migration serves, tables move on,
-this version starts beside it on the same socket, and the former one stops."""
+"""An upgrade as the docs have it. The version before the newest migration serves, and tables move
+on. Then this version starts beside it on the same socket, and the former one stops."""
 
 import io
 import signal

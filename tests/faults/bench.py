@@ -1,8 +1,9 @@
 """A catalogue in which every fault of the simulated upstream has models of its own.
 
-A model is tried by one test only, so that no test meets the health another one left behind:
-`alone/F.whole` has one endpoint with fault F, `pair/F.whole` a good one beside it, at a thousand
-times the price, so that the faulty one is as good as always drawn first; `.stream` likewise.
+A model is tried by one test only, so that no test meets the health another one left behind.
+`alone/F.whole` has one endpoint with fault F. `pair/F.whole` has a good one beside it, at a
+thousand times the price, so that the faulty one is as good as always drawn first. `.stream` is the
+same for streams.
 """
 
 from typing import Any

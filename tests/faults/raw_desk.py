@@ -44,8 +44,8 @@ REST_S = 0.6
 
 @dataclass
 class RawDesk:
-    """`alone` has the raw endpoint only; in `pair` a good one stands behind it at a thousand times
-    its price; `drain` is alone with a provider whose streams cannot be cancelled. No model of a
+    """`alone` has the raw endpoint only. In `pair` a good one stands behind it at a thousand times
+    its price. `drain` is alone with a provider whose streams cannot be cancelled. No model of a
     pair is asked for twice, so that no test meets the health another one left.
     """
 

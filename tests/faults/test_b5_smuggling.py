@@ -160,8 +160,8 @@ def test_a_caller_cannot_move_the_paths_that_are_served(gateway: GatewayServer) 
 
 
 def test_no_code_trusts_an_address_that_a_caller_names() -> None:
-    """The address of a caller is told by the socket; by a forwarding header only where the socket's
-    is one of the operator's own proxies, which one module looks at."""
+    """The socket decides on the address of a caller. A forwarding header does so only where the
+    socket's is one of the operator's own proxies, which one module looks at."""
     root = Path(__file__).parents[2]
     apps = ("gateway", "accounts", "routing", "interns")
     sources = [file for app in apps for file in (root / app).rglob("*.py")]

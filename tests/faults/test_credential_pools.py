@@ -1,5 +1,5 @@
-"""Several credentials for one provider: one that is refused or throttled is parked and others
-serve, each has its own spend on the books, and callers never learn of them."""
+"""Several credentials for one provider. One that is refused or throttled is parked and others
+serve. Each has its own spend on the books, and callers never learn of them."""
 
 import hashlib
 from collections import Counter

@@ -98,8 +98,8 @@ class Scene:
             return int(sent), int(client.llen("celery"))
 
     def wait_whole(self) -> None:
-        """Everything is as before: the hint store answers, the worker shows its life in it, and
-        what beat sends, a task a second, the worker takes."""
+        """Everything is as before. The hint store answers, the worker shows its life in it, and the
+        worker takes what beat sends, a task a second."""
 
         def alive() -> bool:
             return bool(self.check("hints") and self.check("worker"))

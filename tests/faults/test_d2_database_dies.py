@@ -1,6 +1,6 @@
 """D2: PostgreSQL killed, frozen, full and read-only under load. Nothing is sent upstream without a
-hold, callers are told within two seconds, what was acknowledged is in the books afterwards, and no
-connection is lost for good."""
+hold, and callers get an answer within two seconds. What was acknowledged is in the books
+afterwards, and no connection is lost for good."""
 
 import re
 import time

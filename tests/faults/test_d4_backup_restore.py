@@ -1,5 +1,5 @@
-"""D4: the commands of docs/how-to/operations.md, as they stand there, against a gateway under load;
-and migrations down and up again over many rows, of which none keeps a table locked for long."""
+"""D4: the commands of docs/how-to/operations.md, as they stand there, against a gateway under load.
+Also migrations down and up again over many rows, of which none keeps a table locked for long."""
 
 import os
 import re

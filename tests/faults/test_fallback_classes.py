@@ -1,6 +1,6 @@
 """What each failure lets the gateway try next, and what the caller is told in the end.
 
-The tables are the inference reference's 7.7 and 9.3, one line for each fault; an answer whose body
+The tables are the inference reference's 7.7 and 9.3, one line for each fault. An answer whose body
 is not what it should be (U5) is one of them.
 """
 

@@ -1,6 +1,6 @@
-"""The same callers with the official `openai` package, straight at providers that are killed,
-throttled and slowed at random, and through the gateway: these see fewer failures, and each cent is
-where it belongs. The package retries twice by itself on both ways."""
+"""The same callers use the official `openai` package, straight at providers that are killed,
+throttled and slowed at random, and through the gateway. The latter see fewer failures, and each
+cent is where it belongs. The package retries twice by itself on both ways."""
 
 import random
 import sys
@@ -155,8 +155,8 @@ def run_through_gateway(desk: Desk, simulator: SimulatedUpstream, count: int) ->
 
 
 def check_charges(desk: Desk) -> None:
-    """Each generation was charged once what its record says, the account the sum of them, and
-    nothing is held once those whose callers left have ended."""
+    """Each generation was charged once what its record says, and the account the sum of them.
+    Nothing is held once those whose callers left have ended."""
     ledger, account = Ledger(desk.server.env["DATABASE_URL"]), desk.account.account_id
     desk.server.wait_until(lambda: ledger.open_holds() == 0, within_s=60)
     calls = ledger.calls(account)

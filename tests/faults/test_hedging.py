@@ -1,4 +1,4 @@
-"""Hedged requests: a second endpoint is asked beside one that gives no content, the first content
+"""Hedged requests: a second endpoint is asked beside one that gives no content. The first content
 wins, the other call's connection is closed, and both are on the books.
 """
 

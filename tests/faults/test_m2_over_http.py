@@ -1,5 +1,5 @@
-"""M2: over HTTP, four processes and two keys spend one account's balance once, and no more; limits
-and budgets as callers meet them, at once in every process, for streams and fallbacks too."""
+"""M2: over HTTP, four processes and two keys spend one account's balance once, and no more. Limits
+and budgets are as callers meet them, at once in every process, for streams and fallbacks too."""
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor

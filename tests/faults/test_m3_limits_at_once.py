@@ -1,6 +1,6 @@
 """M3: the balance, a key's limit, a workspace's budget and a guardrail's run out in the same
-moment, and none is passed; also by requests that were under way when a limit was set. Without a
-crowd that is `test_budgets_over_time`'s."""
+moment, and none is passed. That holds for requests that were under way when a limit was set, too.
+Without a crowd that is `test_budgets_over_time`'s."""
 
 import threading
 import uuid

@@ -1,7 +1,7 @@
-"""What holds of money holds with each feature on: a crowd that cannot pay for all it asks, some of
-whom leave or ask twice, spends no more than its smallest limit (M1, M3, M4, M5), each answer costs
-what it says (M8) at the prices before or after they change under the crowd (M7), and the books add
-up (M10). Each feature is seen at work. M9 with all features on is `test_m9_kills`'s."""
+"""What holds of money holds with each feature on. A crowd that cannot pay for all it asks spends no
+more than its smallest limit (M1, M3, M4, M5). Some of it leave or ask twice. Each answer costs what
+it says (M8) at the prices before or after they change under the crowd (M7). The books add up (M10).
+Each feature is seen at work. M9 with all features on is `test_m9_kills`'s."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -92,10 +92,13 @@ def has_cache_status(status: str) -> Callable[[Outcome], bool]:
 
 @dataclass(frozen=True)
 class Feature:
-    """How to see that it was at work, how it is switched on, what its requests say beside, whether
-    all say the same, how `first` answers in turn, what may be refused beside what cannot be paid
-    for, what a whole answer may cost (None where a request has parts of which some may be owed),
-    how many generations it comes to, and the smallest limit on all."""
+    """One feature and its requests. `happened` sees that it was at work; `set_up` switches it on.
+
+    Each request has `body` beside; where it `is_same` all are of one user and so the very same.
+    `first` answers by `steps` in turn. `refusals` may come beside those of what cannot be paid for.
+    A whole answer may cost one of `owed_nano`; None where a request has parts of which some may be
+    owed. A request makes so many `generations`, and `limit_nano` is the smallest limit on all.
+    """
 
     happened: Callable[[Outcome], bool]
     set_up: Callable[[Desk], object] = lambda desk: None

@@ -1,4 +1,4 @@
-"""Rate limits of keys, workspaces and endpoints over HTTP: two gateways on one hint store count as
+"""Rate limits of keys, workspaces and endpoints over HTTP. Two gateways on one hint store count as
 one, an endpoint without room is passed over, and the books stay right."""
 
 import time

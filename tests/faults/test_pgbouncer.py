@@ -1,4 +1,4 @@
-"""pgbouncer in transaction mode between: what D2 asks for holds, and no statement misses what an
+"""With pgbouncer in transaction mode between, what D2 asks for holds. No statement misses what an
 earlier transaction left on a connection that is another one now."""
 
 import time

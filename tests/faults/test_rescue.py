@@ -1,5 +1,6 @@
-"""Mid-stream rescue: what an upstream breaks off is continued by the next endpoint, for every
-caller format at every wire kind; the seam is told, both parts are charged, no call is told twice.
+"""Mid-stream rescue: the next endpoint continues what an upstream breaks off, for every caller
+format at every wire kind. The caller sees the seam, both parts are charged, and no call comes
+twice.
 """
 
 import random

@@ -1,7 +1,7 @@
 """S4: a caller who tries to choose host, header, key or path of the upstream request.
 
 Whatever is sent, each outbound request goes to the catalogue's host and path with that provider's
-own credential, and a listener of the caller's choosing hears nothing.
+own credential. A listener of the caller's choosing hears nothing.
 """
 
 import hashlib

@@ -1,8 +1,8 @@
 """S5: the check of addresses at the moment of dialling, in every spelling of an address.
 
-Providers' base URLs are the operator's own and may name any host, this one included; whoever dials
-for a caller passes `address_allowed`, and nothing gets past it: no URL of a model's, a caller's or
-an intern's, and no redirect of a site's, leads to a private address, whatever its name comes to.
+Providers' base URLs are the operator's own and may name any host, this one included. Whoever dials
+for a caller passes `address_allowed`, and nothing gets past it. No URL of a model's, a caller's or
+an intern's leads to a private address, and no redirect of a site's, whatever the name resolves to.
 """
 
 import json

@@ -1,5 +1,5 @@
-"""S6: whatever a caller writes in a path, a query, a header or a field is data: the same
-statements, no 5xx, no trace of it in the SQL."""
+"""S6: whatever a caller writes in a path, a query, a header or a field is data. There are the same
+statements, no 5xx, and no trace of it in the SQL."""
 
 import json
 from collections.abc import Callable, Iterator

@@ -1,4 +1,4 @@
-"""S8: secrets planted everywhere a caller or an operator puts them, then every fault there is: none
+"""S8: secrets planted everywhere a caller or an operator puts them, then every fault there is. None
 of them shows up in an answer, a log, a table, a hint or the interface description."""
 
 import hashlib

@@ -1,7 +1,7 @@
 """S9: models come, go and are renamed, provider keys and prices change, every second under load.
 
-Nothing fails for it, each request sees one whole catalogue, what is new is served within two
-seconds by both web processes, and no stream is cut or silent for it.
+Nothing fails for it, and each request sees one whole catalogue. Both web processes serve what is
+new within two seconds, and no stream is cut or silent for it.
 """
 
 import time

@@ -1,4 +1,4 @@
-"""A stop meets calls at every point where they wait: each one is settled and told before the
+"""A stop meets calls at every point where they wait. Each one is settled and answered before the
 process goes, and what cannot be booked is in the log."""
 
 import time

@@ -1,5 +1,6 @@
 """U8: a caller leaves in any phase of a stream. The upstream's connection is closed within a
-second, or read to its end within the limits of every call where its provider bills to the end."""
+second. Where its provider bills to the end, it is read to its end within the limits of every call.
+"""
 
 import socket
 import threading

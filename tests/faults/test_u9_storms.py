@@ -105,7 +105,7 @@ def last_call_number(desk: Desk) -> int:
 
 
 def sent_again(kind: str) -> int:
-    """Calls that may be carried out a second time and are no retries: a connection that was kept
+    """Calls that may be carried out a second time and are no retries. A connection that was kept
     for reuse and is reset by the first use is opened anew."""
     return THREADS * len(PERSONAS) if kind == "reset" else 0
 

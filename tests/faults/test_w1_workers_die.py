@@ -1,5 +1,5 @@
 """W1: SIGKILL to the child and to the whole worker at random points of provisioning and teardown,
-with a real Celery and a real Valkey: every intern settles, and no runtime, process, port or folder
+with a real Celery and a real Valkey. Every intern settles, and no runtime, process, port or folder
 is left over. W4: what is committed and never told of is found; what nobody can be told of is as
 before."""
 
@@ -22,9 +22,9 @@ from tests.support.ranch import Ranch, ranch_of, running_ranch
 from tests.support.valkey import ValkeyServer
 
 pytestmark = [pytest.mark.timeout(600), pytest.mark.thorough]
-# Far above what a worker takes to start (2 s on a busy machine of two cores, 4 s where it is the
-# first), and above the 5 s after which Celery at last sees that a child to which it has given a
-# message is dead. Where the lease is shorter both attempts pass before anybody can work.
+# Far above what a worker takes to start: 2 s on a busy machine of two cores, 4 s where it is the
+# first. Also above the 5 s after which Celery at last sees that a child with a message is dead.
+# Where the lease is shorter both attempts pass before anybody can work.
 LEASE_S, REAPER_S = 6.0, 0.5
 # Two leases and two reaper rounds, the work, and worker processes that start on a busy machine.
 SETTLES_S = 2 * (LEASE_S + REAPER_S) + 30.0

@@ -1,4 +1,4 @@
-"""W7 for streams: workers are replaced, and servers stopped, while callers are being served; and
+"""W7 for streams: workers are replaced, and servers stopped, while callers are being served. Also
 hundreds of streams at once, every token of each in its place."""
 
 import os

@@ -1,5 +1,5 @@
-"""A caller of any format at two endpoints of one wire kind: model `KIND/pair` is at `KIND-a` and
-`KIND-b`, of which bills end with the connection but for those named."""
+"""A caller of any format at two endpoints of one wire kind. Model `KIND/pair` is at `KIND-a` and
+`KIND-b`, whose bills end with the connection but for those named."""
 
 from collections.abc import Sequence
 from typing import Any

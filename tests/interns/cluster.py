@@ -1,6 +1,6 @@
-"""A cluster for tests: an API server that keeps objects in memory and says what changes, and a node
-that runs Pods as processes of this machine in mounts of their own. It is no Kubernetes: what it
-knows of one is what the driver asks, checked against the models of the official client."""
+"""A cluster for tests. Its API server keeps objects in memory and reports what changes. Its node
+runs Pods as processes of this machine in mounts of their own. It is no Kubernetes: what it knows of
+one is what the driver asks, checked against the models of the official client."""
 
 import copy
 import json

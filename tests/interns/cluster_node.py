@@ -1,4 +1,4 @@
-"""The node of `tests.interns.cluster`: each container of a Pod a process in bubblewrap, with the
+"""The node of `tests.interns.cluster`. Each container of a Pod is a process in bubblewrap, with the
 mounts that its Pod says and nothing else that it could write to."""
 
 import base64

@@ -1,4 +1,4 @@
-"""Three machines for interns, in process: each has a driver and a home of its own, the database,
+"""Three machines for interns, in process. Each has a driver and a home of its own; the database,
 the queue and the archive store are common."""
 
 from datetime import UTC, datetime, timedelta

@@ -1,4 +1,4 @@
-"""A container engine for tests: Podman on a socket of its own, with a base image made of this
+"""A container engine for tests: Podman on a socket of its own. Its base image is made of this
 machine's Python, because nothing can be fetched."""
 
 import io

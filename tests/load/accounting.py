@@ -30,8 +30,8 @@ def check_system() -> None:
 
 
 def confined_machine() -> dict[str, Any]:
-    """This process, and all that it will start, to two cores, as far as there are more; the load
-    already there, versions, and the checkout's commit."""
+    """This process, and all that it will start, to two cores, as far as there are more. Returns the
+    load already there, versions, and the checkout's commit."""
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:CORES])
     told = Path("/proc/cpuinfo").read_text().splitlines()
     names = [line.partition(":")[2].strip() for line in told if line.startswith("model name")]

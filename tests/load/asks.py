@@ -1,4 +1,4 @@
-"""What the bench asks, and what it must hear: one answer is looked at before thousands are counted,
+"""What the bench asks, and what it must hear. One answer is looked at before thousands are counted,
 since a fast wrong answer would be a fine figure."""
 
 import json

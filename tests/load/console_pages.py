@@ -1,9 +1,9 @@
 """How fast the console's pages are made with a million generations, in a process of its own.
 
-`python -m tests.load.console_pages ROWS ROUNDS` fills the database of DATABASE_URL, which must be a
-new one on PostgreSQL, as the part `history` does, with as many entries in the ledger, and asks for
-every page through Django as an admin of the account and as an operator. It prints what each took,
-and what each took first, with nothing remembered of the hours that were rolled up.
+`python -m tests.load.console_pages ROWS ROUNDS` fills the database of DATABASE_URL, as the part
+`history` does, with as many entries in the ledger. It must be a new database on PostgreSQL. It asks
+for every page through Django as an admin of the account and as an operator. It prints what each
+took, and what each took first, with nothing remembered of the hours that were rolled up.
 """
 
 import time

@@ -1,7 +1,7 @@
 """An upstream that counts: `python -m tests.load.counting_upstream` prints its URL.
 
 The user's message is an `Errand` as JSON. A stream's tokens are the numbers from 0 on, each with a
-due time of its own, so that a reader sees what was lost or changed places.
+due time of its own. So a reader sees what was lost or changed places.
 """
 
 import json

@@ -1,7 +1,8 @@
 """A crowd of callers in a process of its own: `python -m tests.load.crowd PLAN`.
 
 PLAN is a `Plan` as JSON. It prints the line `open` once every stream has its first token, or has
-ended, and the first requests are on their way; in the end a line of JSON: a `Crowd` in figures.
+ended, and the first requests are on their way. In the end it prints a line of JSON: a `Crowd` in
+figures.
 """
 
 import json

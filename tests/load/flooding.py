@@ -1,8 +1,8 @@
 """A flood of refusals beside good requests.
 
 `python -m tests.load.flooding URL PER_S SECONDS` posts LOAD_BODY with the key LOAD_KEY and the
-headers LOAD_HEADERS (JSON) so often a second, however long answers take, and prints a `Paced` as
-JSON.
+headers LOAD_HEADERS (JSON). It does so PER_S times a second, however long answers take, and prints
+a `Paced` as JSON.
 """
 
 import json
@@ -61,8 +61,8 @@ class Paced:
 
 @dataclass(frozen=True)
 class Flooded:
-    """p95 of good requests alone and beside a flood; what the tables hold of the floods so far:
-    records of the fullest second of a key, records, counted requests, and rows of counts."""
+    """p95 of good requests alone and beside a flood. Also what the tables hold of the floods so
+    far: records of the fullest second of a key, records, counted requests, and rows of counts."""
 
     quiet_ms: float
     flooded_ms: float

@@ -1,8 +1,8 @@
 """Load generators: `wrk`, or the bundled one where there is no wrk. Both say the same JSON line.
 
-The bundled one is `python -m tests.load.generators URL CONNECTIONS SECONDS`: it posts LOAD_BODY
-with the key LOAD_KEY and the lines of LOAD_HEADERS over connections that stay open, as `wrk` would,
-at a much higher price in CPU.
+The bundled one is `python -m tests.load.generators URL CONNECTIONS SECONDS`. It posts LOAD_BODY
+with the key LOAD_KEY and the lines of LOAD_HEADERS over connections that stay open. `wrk` does the
+same for much less CPU.
 """
 
 import json

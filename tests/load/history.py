@@ -1,8 +1,8 @@
 """How fast history is told with a million generations, in a process of its own.
 
 `python -m tests.load.history ROWS ROUNDS` fills the database of DATABASE_URL, which must be
-a new one on PostgreSQL, sums it up as the schedule does, and asks through the API's own views. It
-prints what each request took and the plans of the statements, as JSON.
+a new one on PostgreSQL. It sums it up as the schedule does, and asks through the API's own views.
+It prints what each request took and the plans of the statements, as JSON.
 """
 
 import json

@@ -187,8 +187,8 @@ class Measures:
         return Decided(waited, pairs)
 
     def tools(self) -> Tools:
-        """64 connections: loops of five server-tool steps and a last turn, single calls of the same
-        model, and what tools do to a call that names none, in turn."""
+        """64 connections, in turn: loops of five server-tool steps and a last turn, and single
+        calls of the same model. Also what tools do to a call that names none."""
         self.stand.simulator.script("tools", asks.TOOL_CALL, repeat=True)
         loop, single = self._chat_target(asks.loop_body()), self._chat_target(asks.call_body())
         asks.check_loop(self._ask(loop))

@@ -2,9 +2,9 @@
 beside it without any.
 
 The second gateway stands on the same database and catalogue. Rate limits are settings, the rest
-belongs to an account of its own: a limit on the key, two budgets of its workspace, rate limits of
-both, a guardrail with a budget, lists, a data policy and content filters, and a preset that each
-request names.
+belongs to an account of its own. It has a limit on the key, two budgets of its workspace, rate
+limits of both, and a guardrail with a budget. It also has lists, a data policy and content filters,
+and a preset that each request names.
 """
 
 import json

@@ -69,8 +69,8 @@ class Selected:
 
 @dataclass(frozen=True)
 class FirstTokens:
-    """One connection, p50: a plain request, governed and straight from its upstream; the first text
-    of streams over one wire, by crossing and straight from the upstream."""
+    """One connection, p50. Requests: plain, governed and straight from its upstream. Streams: the
+    first text over one wire, by crossing and straight from the upstream."""
 
     plain_ms: float
     plain_direct_ms: float

@@ -1,7 +1,7 @@
 """CPU of choosing, without HTTP: `python -m tests.load.selecting SECONDS`.
 
-Times what every request has done to it between its body's end and its first attempt, and the trace
-that is stored of it: resolve, policy, select, trace. Prints a `Choosing` as JSON.
+Times what happens to every request between its body's end and its first attempt: resolve, policy,
+select, and the trace that is stored of it. Prints a `Choosing` as JSON.
 """
 
 import gc

@@ -1,5 +1,5 @@
-"""Streams, read as cheaply as Python can, from raw sockets: many at once, counting events by
-`\\n\\n`; or the time to the first content of one after the other."""
+"""Streams, read as cheaply as Python can, from raw sockets. It reads many at once, counting events
+by `\\n\\n`; or the time to the first content of one after the other."""
 
 import re
 import selectors

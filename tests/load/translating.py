@@ -1,6 +1,6 @@
 """CPU of translating a conversation: `python -m tests.load.translating SECONDS`.
 
-Parsing is orjson and the check of the caller's format; translating is what else is done until the
+Parsing is orjson and the check of the caller's format. Translating is what else is done until the
 bytes for an upstream of another format are there. Prints a `Translating` as JSON.
 """
 

@@ -1,4 +1,4 @@
-"""The mutants of one subject, in a process of its own: everything is imported once, and each mutant
+"""The mutants of one subject, in a process of its own. Everything is imported once, and each mutant
 is a fork that changes the code in place and runs the tests.
 
 What was computed at import stays as it was, so that what a test module expects does not move along.

@@ -2,8 +2,8 @@
 are tried by. A route without a row fails the build.
 
 To add a route, add a call of it, with its methods; calls alike in both are tried one after the
-other. `{key}` and the like stand for an object of the first tenant, made for the request;
-`tests.support.tenants.THINGS` says how, and a new kind of object is one entry there.
+other. `{key}` and the like stand for an object of the first tenant, made for the request.
+`tests.support.tenants.THINGS` says how; a new kind of object is one entry there.
 """
 
 from dataclasses import dataclass
@@ -66,12 +66,12 @@ def find_need(path: str) -> Need:
 class Row:
     """The status that a method gives nobody, an inference key and a management key.
 
-    `member` and `admin` are for inference keys of people, where these get something else: of those
-    whose role does not allow what the path needs, and of those whose does. `foreign` is what
-    another tenant's key of an allowed kind gets for a row that names an object; 404 unless said.
-    With `found_first` a key that may not is told so of its own tenant's object only, and that
-    others' are not there. `scoped` lets in a management key that names the scope for interns, as
-    `admin`.
+    `member` and `admin` are for inference keys of people, where these get something else. They are
+    of people whose role does not allow what the path needs, and of people whose role does.
+    `foreign` is what another tenant's key of an allowed kind gets for a row that names an object;
+    404 unless said. With `found_first` a key that may not is told so of its own tenant's object
+    only, and that others' are not there. `scoped` lets in a management key that names the scope for
+    interns, as `admin`.
     """
 
     path: str

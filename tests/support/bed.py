@@ -178,8 +178,8 @@ class Bed:
 
 
 def _template_path(ending: str) -> Path:
-    """Where the migrated database of exactly these migrations stands after the first run: to make
-    it takes half a minute, which every later run of a contributor's would begin with."""
+    """Where the migrated database of exactly these migrations stands after the first run. To make
+    it takes half a minute, with which every later run of a contributor's would begin."""
     apps = ("accounts", "interns", "routing")
     files = sorted(file for app in apps for file in (PROJECT / app / "migrations").glob("*.py"))
     # Partitions begin with the month of the migration.

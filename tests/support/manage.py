@@ -1,6 +1,6 @@
 """manage.py commands for tests.
 
-Run as a program it is a `ManageHost`'s process: it reads a JSON list of arguments per line from
+Run as a program it is a `ManageHost`'s process. It reads a JSON list of arguments per line from
 stdin and answers with one JSON line, an `Outcome`.
 """
 

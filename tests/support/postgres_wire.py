@@ -10,7 +10,7 @@ class Wire:
     """Both directions of one connection, fed with its chunks as they pass.
 
     A statement outside of BEGIN and COMMIT that begins with WITH, as the ledger sends them, is a
-    transaction by itself: it stands for its COMMIT, and "ready for query" for the answer.
+    transaction by itself. It stands for its COMMIT, and "ready for query" for the answer.
 
     Anything but PostgreSQL's protocol version 3 in the clear passes unseen.
     """

@@ -1,10 +1,10 @@
 """A driver that runs nothing: runtimes are files, so that every process of a test sees the same.
 
 `SCRIPTED_RUNTIMES` names their folder. What goes wrong is written there before: for a method, a
-list of faults that are used up one after the other, or `{"always": ...}`. A fault is an object with
-`delay_s`, `hang` (a file: for as long as it exists), `exit` (kills the process: "before" or
-"after"), `die` (the same for a worker that is the test itself) and `error` (the message of a
-`RuntimeFailed`; `code` chooses its class).
+list of faults that are used up one after the other, or `{"always": ...}`. A fault is an object. Its
+`delay_s` waits, `hang` names a file for whose life it hangs, and `exit` kills the process ("before"
+or "after"). `die` is the same as `exit` for a worker that is the test itself. `error` is the
+message of a `RuntimeFailed`, whose class `code` chooses.
 """
 
 import fcntl

@@ -15,7 +15,7 @@ _RESET = struct.pack("ii", 1, 0)
 
 
 class TcpProxy:
-    """Listens on `port` of loopback and relays to the upstream, which is a host and port, or the
+    """Listens on `port` of loopback and relays to the upstream. That is a host and port, or the
     path of a Unix socket (its port is then ignored).
 
     As long as nothing is asked of it, bytes pass. `delay_s` is added to every chunk, either way.

@@ -92,7 +92,7 @@ Made = tuple[str, QuerySet[Any] | None]
 
 class Thing(NamedTuple):
     """A kind of object. `make` gives one of a tenant's as it is named and as rows of the database
-    (None where there is nothing to harm); `nowhere` is the name of none."""
+    (None where there is nothing to harm). `nowhere` is the name of none."""
 
     make: Callable[[Tenant], Made]
     nowhere: str

@@ -1,5 +1,5 @@
 """What is answered: JSON without Django's constructor, refusals byte for byte, bugs seen from
-outside, and the straight way in, which answers what the long way would."""
+outside. The straight way in answers what the long way would."""
 
 import json
 from typing import Any

@@ -1,4 +1,4 @@
-"""Programs beside the process that serves: what they are told and tell, that they end, and which
+"""Programs beside the process that serves: what they read and write, that they end, and which
 groups and users of the host they run in."""
 
 import os

@@ -1,5 +1,5 @@
 """A turn is forgotten as soon as it has ended, however it ended, by a worker without a garbage
-collector; and while it lasts it holds no connection to the database."""
+collector. While it lasts it holds no connection to the database."""
 
 import json
 from collections.abc import Callable, Iterator

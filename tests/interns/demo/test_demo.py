@@ -1,4 +1,4 @@
-"""A person's run of interns with no provider account, from the first boot to the archive; and S8:
+"""A person's run of interns with no provider account, from the first boot to the archive. And S8:
 what that person keeps secret shows up nowhere but where it belongs, whatever goes wrong."""
 
 import json

@@ -1,4 +1,4 @@
-"""Machines that run interns die, freeze and come back: no intern runs twice, none is lost, and
+"""Machines that run interns die, freeze and come back. No intern runs twice, none is lost, and
 every disk is at least what was archived last."""
 
 from pathlib import Path

@@ -1,5 +1,5 @@
-"""Vaults of interns: what the gateway keeps in them for itself, what is copied between them, and
-which secret counts where there are several of a name."""
+"""Vaults of interns: what the gateway keeps in them for itself, and what is copied between them.
+Also which secret counts where there are several of a name."""
 
 import uuid
 from concurrent.futures import ThreadPoolExecutor

@@ -24,8 +24,9 @@ _BEFORE: Final[dict[str, tuple[str, list[Body]]]] = {
 
 
 class Walk:
-    """Changes of each object in a schema: a small value without a field, and the same with null
-    there, for each optional field; or, of several values, with each of them, for every field."""
+    """Changes of each object in a schema. They are a small value without a field, and the same with
+    null there, for each optional field. Given several values, they are one with each of them, for
+    every field."""
 
     def __init__(self, schema: Any, values: Sequence[Any] = (None,)) -> None:
         self._schema = TypeAdapter(schema).core_schema

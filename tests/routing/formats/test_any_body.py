@@ -96,7 +96,7 @@ def read(format: str, body: Body) -> ChatRequest | ChatInvalid:
 
 def changes_of(format: str, values: Sequence[Any]) -> Iterator[Change]:
     """For each field in the schema a whole body with the least of what stands beside it, and with
-    each of the values there; a tool can be chosen."""
+    each of the values there. A tool can be chosen."""
     tool = {"c": FUNCTION, "m": messages.TOOL, "r": responses.FUNCTION}[format]
     least = FORMATS[format].body(tools=[tool])
     for plain, changed, path in Walk(SCHEMAS[format], values).changes():

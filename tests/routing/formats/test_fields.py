@@ -1,6 +1,6 @@
-"""The top level of bodies of all three formats: both sides of every bound, and the fields that one
-format has a rule of its own for (inference 1.1, 4.1 and 5.1). That a field refuses what its schema
-does not name, and where, `test_any_body` says of each."""
+"""The top level of bodies of all three formats. It is both sides of every bound, and the fields
+that one format has a rule of its own for (inference 1.1, 4.1 and 5.1). That a field refuses what
+its schema does not name, and where, `test_any_body` says of each."""
 
 from math import inf, nan
 from typing import Any, Final

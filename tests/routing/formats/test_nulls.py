@@ -93,6 +93,6 @@ def test_a_null_is_absence_everywhere(format: CallerFormat) -> None:
     for absent, [null], _ in Walk(SCHEMAS[format]).changes():
         expected = meaning(format, absent)
         assert meaning(format, null) == expected, null
-        # Only a choice among tools that are not there is refused, and a tool of the gateway's where
-        # none may stand: the test is not empty.
+        # Two things alone are refused: a choice among tools that are not there, and a tool of the
+        # gateway's where none may stand. So the test is not empty.
         assert not isinstance(expected, Refused) or "tool_choice" in null or _adds_own(null)

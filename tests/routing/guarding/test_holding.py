@@ -2,8 +2,8 @@
 
 Run as a script, in a process as the web's are, this prints how long they held it, seconds as JSON.
 A greenlet asks for its turn every millisecond. It is late by what held the loop, and by what else
-the machine had to do: time in which this thread was ready and had no processor does not count, nor
-time in which this process computed nothing.
+the machine had to do. Time in which this thread was ready and had no processor does not count. Nor
+does time in which this process computed nothing.
 """
 
 from gevent import monkey

@@ -1,4 +1,4 @@
-"""Output filters on a stream cut anywhere: the caller reads what one who got the answer in one
+"""Output filters on a stream cut anywhere. The caller reads what one who got the answer in one
 piece would, and no match ever leaves in parts."""
 
 import uuid

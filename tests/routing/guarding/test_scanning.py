@@ -1,5 +1,5 @@
-"""Matches in order and apart, within their windows and their time; what the built-in filters find;
-and long texts in pieces, which are what they are in one."""
+"""Matches in order and apart, within their windows and their time, and what the built-in filters
+find. Long texts in pieces give what they give in one."""
 
 import base64
 import re

@@ -1,10 +1,10 @@
 """Several processes that spend at once, let loose by a barrier.
 
-Run as a script with one JSON argument, this is one of them: `payers` (each `[account_id,
-workspace_id, key_id]`), `requests`, `threads`, `hold_nano`, `charge_nano`, `guarded` and
-`guardrails` (scopes that apply to all of them, each as its fields). It places and settles holds
-through a ledger writer of its own: it prints `ready`, waits for a line on stdin, spends, and prints
-`{"served", "refused", "failed"}`.
+Run as a script with one JSON argument, this is one of them. It has `payers` (each
+`[account_id, workspace_id, key_id]`), `requests`, `threads`, `hold_nano`, `charge_nano` and
+`guarded`. Its `guardrails` are scopes that apply to all of them, each as its fields. It places and
+settles holds through a ledger writer of its own: it prints `ready`, waits for a line on stdin,
+spends, and prints `{"served", "refused", "failed"}`.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""A batch as one transaction, without the way one by one that stands in where it does not fit: an
+"""A batch as one transaction, without the way one by one that stands in where it does not fit. An
 error in the quick way would only make it slow, and nobody would see it."""
 
 from collections.abc import Iterator

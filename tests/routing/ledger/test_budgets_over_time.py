@@ -1,5 +1,5 @@
 """Key limits, workspace budgets and guardrails' budgets together, through days, weeks and months,
-against a model of a few lines: what is spent and held of each is what the requests add up to, and
+against a model of a few lines. What is spent and held of each is what the requests add up to, and
 none is passed."""
 
 import uuid

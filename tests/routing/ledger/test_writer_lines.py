@@ -171,7 +171,7 @@ def test_a_database_that_is_away_for_long_costs_no_charge_and_no_memory(
     give_up_on_holds()
 
     # Only the one under way when the line was cut was near a COMMIT, and may have to be given
-    # back; the others would queue up without end.
+    # back. The others would queue up without end.
     assert sum(isinstance(order, ReleaseOrder) for order in submitted) <= 1
     assert len(writer._queue) <= 20 + 1
     line.thaw()

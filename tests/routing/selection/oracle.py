@@ -100,7 +100,7 @@ def _cheapest_first(each: EndpointEntry) -> Any:
 def _order_group(
     case: Case, group: list[EndpointEntry], drawn: list[dict[int, Fraction]]
 ) -> list[EndpointEntry]:
-    """Rules 1 to 4; by 7.7 who is unstable or parked, or under a sort of the caller's failing,
+    """Rules 1 to 4. By 7.7 who is unstable or parked, or under a sort of the caller's failing,
     comes last, but in a list of the caller's."""
     standing, is_callers = case.state.health, not case.policy.sort_is_default
     sick = standing.unstable | standing.parked

@@ -1,5 +1,5 @@
-"""What the ledger and those beside it are told of a call that ended, in whatever way; and that no
-end leaves before its charge is in the books."""
+"""What the ledger and its neighbours learn of a call that ended, in whatever way. No end leaves
+before its charge is in the books."""
 
 import json
 from fractions import Fraction

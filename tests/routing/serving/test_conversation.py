@@ -1,5 +1,6 @@
-"""A loop in one piece: what the books are told of a turn that its upstream broke off, what a model
-that a tool asks leaves on the bill of its answer, and what turns and fees come to."""
+"""A loop in one piece. It tests what the books get of a turn that its upstream broke off, and what
+turns and fees come to. It also tests what a model that a tool asks leaves on the bill of its
+answer."""
 
 from collections.abc import Sequence
 from fractions import Fraction

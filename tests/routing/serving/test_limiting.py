@@ -1,5 +1,5 @@
-"""Which limits a call counts against and what it takes of them, asking no store; when keys were
-used, and a key that is moved while a call of it waits."""
+"""Which limits a call counts against and what it takes of them, asking no store. Also when keys
+were used, and a key that is moved while a call of it waits."""
 
 import uuid
 from collections.abc import Callable, Mapping

@@ -144,8 +144,9 @@ TURNS = st.lists(st.tuples(NAMES, st.none() | st.text(max_size=5)), min_size=1, 
 @settings(max_examples=200)
 @given(TURNS, st.none() | st.integers(1, 30))
 def test_any_loop(turns: list[tuple[list[str], str | None]], steps: int | None) -> None:
-    """Never more steps than the cap; every call is answered once, right behind the turn that made
-    it; what is told keeps its order; the size of what is asked is what it is."""
+    """There are never more steps than the cap, and every call is answered once, right behind the
+    turn that made it. What the caller reads keeps its order; the size of what is asked is what it
+    is."""
     asked = request(**({} if steps is None else {"max_tool_calls": steps}))
     said = [says(number, names, text) for number, (names, text) in enumerate(turns)]
 

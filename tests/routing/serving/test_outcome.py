@@ -146,8 +146,8 @@ def test_long_words_of_an_upstream_fit_their_columns() -> None:
     assert (len(told["upstream_id"]), len(told["native_finish_reason"])) == (200, 64)
 
 
-# What the answer cost by the lists, what was charged, the list price of what was on the team's own
-# credentials, what of the charge is no fee: then what the record says of cost and fee, if anything.
+# What the answer cost by the lists, what was charged, the list price on the team's own credentials,
+# what of the charge is no fee. Then what the record says of cost and fee, if anything.
 OWN_PARTS: list[tuple[str, bool, int, int, int, int, tuple[int, int] | None]] = [
     ("all shared", False, 100, 100, 0, 0, None),
     ("all own, with a fee", True, 100, 5, 100, 0, None),

@@ -1,5 +1,5 @@
-"""A team's own credentials: which endpoints they are for, what rests, what is held and paid, and
-that what they meet is kept apart from what others see of the endpoint."""
+"""A team's own credentials: which endpoints they are for, what rests, what is held and paid. What
+they meet is kept apart from what others see of the endpoint."""
 
 from collections.abc import Iterator
 from dataclasses import replace

@@ -1,5 +1,5 @@
-"""The parts of a stream that is rescued: what the next upstream is asked, what the caller reads of
-it, and what all of it costs."""
+"""The parts of a stream that is rescued. It tests what the next upstream is asked, what the caller
+reads of it, and what all of it costs."""
 
 import json
 import math

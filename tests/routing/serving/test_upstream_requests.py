@@ -1,5 +1,5 @@
-"""What each kind of endpoint is sent for each kind of caller, what is taken of a stream after its
-end, which ends are an endpoint's outage, and counting a prompt's tokens."""
+"""What each kind of endpoint is sent for each kind of caller, and what is taken of a stream after
+its end. Also which ends are an endpoint's outage, and counting a prompt's tokens."""
 
 from typing import Any
 

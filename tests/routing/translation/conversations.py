@@ -1,7 +1,8 @@
 """Random conversations that every format has a place for, and what they say.
 
-What the formats cannot hold is on the page of translations and not drawn here: white space alone,
-names, instructions in mid-conversation, arguments that are no object, `detail`, sound and video.
+What the formats cannot hold is on the page of translations and not drawn here. It is white space
+alone, names, instructions in mid-conversation, arguments that are no object, `detail`, sound and
+video.
 """
 
 import json

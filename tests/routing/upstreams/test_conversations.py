@@ -1,7 +1,8 @@
 """Random chat conversations reach an upstream of another format whole and by its rules.
 
-Not among what must arrive, because there is no place for it or it is refused: white space that
-stands alone, reasoning that is unsealed or of another kind of model, ids the format does not take.
+Some things need not arrive, because there is no place for them or they are refused. They are white
+space that stands alone, reasoning that is unsealed or of another kind of model, and ids the format
+does not take.
 """
 
 import itertools
