@@ -72,8 +72,7 @@ def _build_condition(
         word = "NOT IN" if is_negative else "IN"
         sql = f"{{column}} {word} ({', '.join(each.sql for each in bound)})"
     else:
-        is_text = not dimension.is_number and field != "workspace"
-        order = sql_dialect.bytewise if is_text else ""
+        order = "" if dimension.is_number else sql_dialect.bytewise
         sql = f"{{column}}{order} {SCALAR[operator]} {bound[0].sql}"
     unset = _UNSET.get(field, "" if field in _NEVER_UNSET else "''")
     if unset:

@@ -131,6 +131,18 @@ def test_who_meets_every_cutoff_goes_first_and_nobody_is_excluded(
     assert market.tags(**unknown) == "a b c d"
 
 
+@pytest.mark.parametrize(("tps", "tags"), [(0.0, "a b c d"), (0.5, "b c d a"), (None, "a b c d")])
+def test_a_deadline_counts_the_longest_answer_where_its_speed_is_known(
+    tps: float | None, tags: str
+) -> None:
+    """Ten tokens at half a token per second take 20 s; nothing is known of who gave none."""
+    market, ask = Market(), CHAT._replace(output_tokens=10)
+    speed = EndpointStats() if tps is None else quick(tps)
+
+    assert market.tags(ask=ask, figures=market.figures(a=speed), deadline_s=10.0) == tags
+    assert market.tags(figures=market.figures(a=speed), deadline_s=10.0) == "a b c d"
+
+
 # --- Fallbacks ------------------------------------------------------------------------------------
 
 
