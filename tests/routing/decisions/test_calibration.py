@@ -99,6 +99,11 @@ def test_an_impossible_label_that_was_right_is_a_finite_loss():
     assert mean_loss([Example((1.0, 0.0), 1)], 1.0) == pytest.approx(-log(1e-12))
 
 
+def test_the_loss_of_several_answers_is_their_mean():
+    halves = Example((0.5, 0.5), 0), Example((0.25, 0.75), 0)
+    assert mean_loss(halves, 1.0) == pytest.approx((log(2) + log(4)) / 2)
+
+
 def test_accuracy_and_error_by_hand():
     # Bin 0.7: sure 0.7 twice, right once. Bin 0.5: a tie, which the first label wins, right.
     examples = [Example((0.7, 0.3), 0), Example((0.3, 0.7), 0), Example((0.5, 0.5), 0)]
@@ -127,6 +132,22 @@ def test_the_diagram_is_an_image_that_says_its_numbers():
     assert len(bars) == len(filled)
     lines = root.findall("{http://www.w3.org/2000/svg}line[@class='sure']")
     assert all(float(each.get("x1", "")) < float(each.get("x2", "")) for each in lines)
+
+
+def test_each_text_of_the_diagram_has_its_place():
+    report = build_report([Example((0.7, 0.3), 0)])
+    root = ElementTree.fromstring(draw_reliability("small", report, report))  # noqa: S314 - Our own.
+    texts = root.findall("{http://www.w3.org/2000/svg}text[@text-anchor]")
+    placed = {tuple(each.get(name) for name in ("x", "y", "text-anchor")) for each in texts}
+
+    assert root.get("viewBox") == "0 0 792 456"
+    expected = {("396", "446", "middle")}
+    for left in (48, 424):
+        ticks = [(f"{left + n * 80}", "402", "middle") for n in range(5)]
+        levels = [(f"{left - 6}", f"{388 - n * 80}", "end") for n in range(5)]
+        count, axis = (f"{left + 240}", "379", "middle"), (f"{left + 160}", "422", "middle")
+        expected |= {*ticks, *levels, count, axis, (f"{left}", "52", "start")}
+    assert placed == expected
 
 
 @given(st.floats(10, 20))
