@@ -15,15 +15,18 @@ _RESET = struct.pack("ii", 1, 0)
 
 
 class TcpProxy:
-    """Listens on `port` of loopback and relays to the upstream. That is a host and port, or the
+    """Listens on `port` of an address and relays to the upstream. That is a host and port, or the
     path of a Unix socket (its port is then ignored).
 
     As long as nothing is asked of it, bytes pass. `delay_s` is added to every chunk, either way.
     `cuts` counts the connections that a COMMIT ended. All methods are safe from any thread.
     """
 
-    def __init__(self, upstream_host: str, upstream_port: int = 0) -> None:
+    def __init__(
+        self, upstream_host: str, upstream_port: int = 0, *, address: str = "127.0.0.1"
+    ) -> None:
         self._upstream = upstream_host, upstream_port
+        self._address = address
         self.port = free_port()
         self.delay_s = 0.0
         self.cuts = 0
@@ -97,7 +100,7 @@ class TcpProxy:
     def _listen(self) -> None:
         with self._lock:
             if self._listener is None:
-                self._listener = socket.create_server(("127.0.0.1", self.port), backlog=512)
+                self._listener = socket.create_server((self._address, self.port), backlog=512)
                 accepting = threading.Thread(
                     target=self._accept, args=(self._listener,), daemon=True
                 )

@@ -10,13 +10,14 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from json import loads
 from pathlib import Path
 from typing import Any, Self
 
 from interns.runtime.process_identity import ProcessIdentity
-from tests.interns.archives.s3 import FakeS3, ObjectStore
+from tests.interns.archives.s3 import FakeS3
+from tests.interns.drill.cables import Cable, lay_cable
 from tests.support import processes
 from tests.support.bed import Bed
 from tests.support.gateways import SeededAccount, StartGateway, seed_account
@@ -28,7 +29,8 @@ from tests.support.valkey import ValkeyServer
 
 # The life signs of a machine that is busy may be late; two thirds of it bound its interns.
 HOST_S = 24.0
-PATIENCE_S = 150.0
+# Thirty agents that begin on one machine are minutes of processor time.
+PATIENCE_S = 600.0
 SETTINGS = {
     "INTERN_HOST_SECONDS": str(HOST_S),
     "INTERN_LEASE_SECONDS": "8",
@@ -48,16 +50,20 @@ SETTINGS = {
 class Machine:
     """One of them: the two workers, and what they start."""
 
-    def __init__(self, name: str, home: Path, env: dict[str, str]) -> None:
+    def __init__(
+        self, name: str, home: Path, env: dict[str, str], cable: Cable | None = None
+    ) -> None:
         self.name, self.home = name, home
         home.mkdir()
+        self._cable = cable
         self._env = {**env, "GATEWAY_HOME": str(home), "INTERN_HOST": name}
         self._workers: dict[str, subprocess.Popen[bytes]] = {}
 
     def start(self) -> None:
+        prefix = self._cable.prefix if self._cable else []
         for kind, options in WORKERS.items():
             self._workers[kind] = processes.spawn(
-                [*CELERY, *WORKER, "--hostname", f"{kind}@{self.name}", *options],
+                [*prefix, *CELERY, *WORKER, "--hostname", f"{kind}@{self.name}", *options],
                 log=self.home / f"{kind}.log",
                 env=self._env,
                 cwd=PROJECT,
@@ -73,8 +79,11 @@ class Machine:
                     os.kill(pid, signal.SIGKILL)
             time.sleep(0.05)
 
-    def freeze(self, *, is_on: bool = True) -> None:
-        """Cut its workers off from everybody, as a partition does; what they started goes on."""
+    def cut_off(self, *, is_on: bool = True) -> None:
+        """Its workers reach nobody; what they started goes on. Without a cable they stand still."""
+        if self._cable:
+            (self._cable.pull if is_on else self._cable.plug_in)()
+            return
         for worker in self._workers.values():
             with suppress(ProcessLookupError):
                 os.killpg(worker.pid, signal.SIGSTOP if is_on else signal.SIGCONT)
@@ -100,12 +109,9 @@ def _is_alive(file: Path) -> bool:
 class Fleet:
     """The machines, one web process and beat."""
 
-    def __init__(self, server: GatewayServer, store: ObjectStore, names: tuple[str, ...]) -> None:
-        self.server, self.store = server, store
-        self.machines = {
-            name: Machine(name, server.folder.parent / f"machine-{name}", dict(server.env))
-            for name in names
-        }
+    def __init__(self, server: GatewayServer, machines: list[Machine]) -> None:
+        self.server = server
+        self.machines = {machine.name: machine for machine in machines}
         self.account: SeededAccount
         self.twice: list[set[str]] = []
         self._over = threading.Event()
@@ -217,17 +223,23 @@ class Fleet:
 
 
 @contextmanager
-def running_fleet(bed: Bed, folder: Path, *names: str) -> Iterator[Fleet]:
+def running_fleet(bed: Bed, folder: Path, *names: str, has_cables: bool = False) -> Iterator[Fleet]:
     hints = ValkeyServer(folder / "v")
     hints.start()
     try:
         with FakeS3() as store, StartGateway(bed, folder) as starter:
             options: dict[str, Any] = {**SETTINGS, "INTERN_ARCHIVE_ENDPOINT": store.url}
             server = starter.build(redis_url=hints.url, **options)
-            fleet = Fleet(server, store, names)
-            try:
+            with ExitStack() as stack:
+                machines = []
+                for number, name in enumerate(names):
+                    cable, env = None, dict(server.env)
+                    if has_cables:
+                        cable, env = stack.enter_context(lay_cable(number, env))
+                    home = folder / f"machine-{name}"
+                    machines.append(Machine(name, home, env, cable))
+                fleet = Fleet(server, machines)
+                stack.callback(fleet.stop)
                 yield fleet.start()
-            finally:
-                fleet.stop()
     finally:
         hints.stop()
