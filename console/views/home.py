@@ -222,7 +222,7 @@ def show_top_tags(request: HttpRequest, page: PageContext) -> HttpResponse:
 
 @page
 def show_first_request(request: HttpRequest, page: PageContext) -> HttpResponse:
-    """The part of the page that waits for the first request, asked for every two seconds."""
+    """The part of the page that waits for the first request, asked for twice a second."""
     context = {"first": _build_first_request(request, page.scope)}
     return render_page(request, page, "console/parts/first_request.html", context)
 

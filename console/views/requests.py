@@ -1,5 +1,6 @@
 """The list of requests, with its live tail, and the page of one request."""
 
+import hashlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -9,6 +10,7 @@ from django.db.models import Q
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404
 from django.urls import reverse
+from django.utils.cache import get_conditional_response
 
 from accounts.models import (
     ApiKey,
@@ -34,6 +36,7 @@ from console.queries.guardrails import (
     list_guardrail_actions,
     name_guardrail,
 )
+from console.queries.paging import Page
 from console.queries.request_detail import find_request, read_text
 from console.queries.requests import (
     KEYS_MAX,
@@ -272,6 +275,11 @@ def show_requests(request: HttpRequest, page: PageContext) -> HttpResponse:
         )
         return csv_response("requests", _CSV_COLUMNS, rows)
     found = list_requests(page.scope, wanted, start=start, order=order, cursor=cursor)
+    is_part = request.GET.get("part") == "rows"
+    etag = _hash_list(page, wanted, found) if is_part else ""
+    # Most ticks find nothing new, and then no table is made.
+    if is_part and (unchanged := get_conditional_response(request, etag=etag)):
+        return unchanged
     table = Table(COLUMNS, found.rows, "Requests", order, found.next_cursor)
     is_live = order == NEWEST_FIRST and not cursor
     context: dict[str, Any] = {
@@ -282,8 +290,10 @@ def show_requests(request: HttpRequest, page: PageContext) -> HttpResponse:
         "is_live": is_live,
         "live_url": keep_query(request, part="rows"),
     }
-    if request.GET.get("part") == "rows":
-        return render_page(request, page, "console/parts/request_rows.html", context)
+    if is_part:
+        rows = render_page(request, page, "console/parts/request_rows.html", context)
+        rows.headers["ETag"] = etag
+        return rows
     keys = list_keys(page.scope, wanted.key)
     context |= {
         "outcomes": OUTCOMES.items(),
@@ -294,6 +304,11 @@ def show_requests(request: HttpRequest, page: PageContext) -> HttpResponse:
         "failing": find_simulated() if page.scope.is_operator else None,
     }
     return render_page(request, page, "console/requests.html", context)
+
+
+def _hash_list(page: PageContext, wanted: RequestFilter, found: Page[RequestRow]) -> str:
+    shown = repr((page.period.value, wanted, found)).encode()
+    return f'"{hashlib.md5(shown, usedforsecurity=False).hexdigest()}"'
 
 
 @page

@@ -150,6 +150,17 @@ def test_a_csv_has_the_list_with_money_in_full(client: Client, team: Team) -> No
     assert row["End user"] == "'=1+1"
 
 
+def test_a_live_list_is_made_again_only_when_it_changed(client: Client, team: Team) -> None:
+    live = reverse("console:requests") + "?part=rows"
+    shown = {"If-None-Match": client.get(live).headers["ETag"]}
+    assert client.get(live, headers=shown).status_code == 304
+    assert client.get(f"{live}&model=other", headers=shown).status_code == 200
+
+    ask(team.keys["own"], "gen-new")
+
+    assert "gen-new" in list_ids(client.get(live, headers=shown).text)
+
+
 def test_a_lost_request_is_lost_everywhere(client: Client, team: Team) -> None:
     row = ask(team.keys["own"], "gen-lost", lost=True, attempts=[])
 
