@@ -66,8 +66,8 @@ bench: installed-dev ## Measure the request path and print a table; COMPARE=FILE
 load: installed ## Ask the gateway of `make run`, or of URL=, with GATEWAY_API_KEY and MODEL=, as many callers at once would
 	@$(BIN)/python manage.py load_test $(if $(URL),--url "$(URL)") $(if $(MODEL),--model "$(MODEL)") --streams 200
 
-screenshots: installed-dev ## Take pictures of every page of the console, wide and narrow, into GATEWAY_HOME/screenshots
-	@$(BIN)/python -m tests.console.screenshots
+screenshots: installed-dev ## Take pictures of every page of the console, wide and narrow or of WIDTH=, into GATEWAY_HOME/screenshots
+	@$(BIN)/python -m tests.console.screenshots $(if $(WIDTH),--width $(WIDTH))
 
 walk: installed-dev ## Count the files and calls that one plain chat request takes; LIST=1 lists them in order
 	@$(BIN)/python -m tests.load.walk $(if $(LIST),--list)

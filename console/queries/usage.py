@@ -205,20 +205,19 @@ def _find_top(sums: Mapping[Id, UsageSum]) -> dict[Id, UsageSum]:
     return dict(ordered[:TOP_ROWS])
 
 
-def sum_by_model_and_key(
-    scope: Scope, start: datetime, now: datetime
-) -> tuple[list[TopRow], UsageOfKeys]:
-    """The models that cost most, the dearest first, as in all lists here; and what keys used."""
-    by_model = _build_query(scope, start, _SUMS, groups=("model",))
-    by_key = by_model._replace(groups=("api_key_id", "workspace_id"))
-    of_models, of_keys = fetch_sums_together([by_model, by_key], now)
-    models = {str(model): UsageSum(*sums) for (model,), sums in of_models.items()}
+def list_top_models(scope: Scope, start: datetime, now: datetime) -> list[TopRow]:
+    """The models that cost most, the dearest first, as in all lists here."""
+    sums = fetch_sums(_build_query(scope, start, _SUMS, groups=("model",)), now)
+    models = {str(model): UsageSum(*used) for (model,), used in sums.items()}
+    return [TopRow(model, model, used) for model, used in _find_top(models).items()]
+
+
+def sum_by_key(scope: Scope, start: datetime, now: datetime) -> UsageOfKeys:
+    sums = fetch_sums(_build_query(scope, start, _SUMS, groups=("api_key_id", "workspace_id")), now)
     keys = {
-        (int(key), UUID(str(workspace))): UsageSum(*used)
-        for (key, workspace), used in of_keys.items()
+        (int(key), UUID(str(workspace))): UsageSum(*used) for (key, workspace), used in sums.items()
     }
-    top = [TopRow(model, model, used) for model, used in _find_top(models).items()]
-    return top, UsageOfKeys(keys, {each.pk: each.name for each in scope.workspaces})
+    return UsageOfKeys(keys, {each.pk: each.name for each in scope.workspaces})
 
 
 class EndpointSum(NamedTuple):

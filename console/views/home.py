@@ -157,6 +157,7 @@ def _identify(endpoint: EndpointEntry) -> tuple[str, str]:
 _DAYS = 60
 # Of today and yesterday.
 _HOURS = 48
+_NO_TAG = "No request of the last 24 hours has a tag. Set tags with the header X-Tags."
 _DAY_LENGTHS = {"Spent today": 1, "Spent in 7 days": 7, "Spent in 30 days": 30}
 
 
@@ -169,10 +170,12 @@ class Tile(NamedTuple):
 
 
 class TopList(NamedTuple):
-    """What used most, with the bar's share of the largest, and where each leads."""
+    """What used most in some time, with the bar's share of the largest, and where each leads."""
 
     title: str
+    when: str
     rows: list[dict[str, Any]]
+    empty: str = "Nothing in this period."
 
 
 @page
@@ -182,14 +185,12 @@ def show_home(request: HttpRequest, page: PageContext) -> HttpResponse:
     if not _add_up(days).requests and not has_requests(scope):
         waiting = {"first": _build_first_request(request, scope), "title": "Home"}
         return render_page(request, page, "console/first_request.html", waiting)
-    start = page.period.start(now)
     points, step = days[-page.period.length.days :], DAY
     if page.period.length <= DAY:
         points, step = hours[-24:], HOUR
-    used, latency = _add_up(points), usage.read_latency(scope, start)
+    used = _add_up(points)
     tokens_in = format_count_short(used.tokens_prompt)
     tokens_out = format_count_short(used.tokens_completion)
-    slowest = f"median; 95 % within {format_ms(latency.p95_ms)}"
     moments = [point.start for point in points]
     spend = Series("Spend", [point.used.spend_nano / NANO_PER_USD for point in points])
     requests = Series("Requests", [point.used.requests for point in points])
@@ -201,23 +202,64 @@ def show_home(request: HttpRequest, page: PageContext) -> HttpResponse:
             Tile("Requests", format_count_short(used.requests)),
             Tile("Failed or refused", format_percent(used.error_percent), "of all requests"),
             Tile("Tokens", format_count_short(used.tokens), f"{tokens_in} in, {tokens_out} out"),
-            Tile("First token", format_ms(latency.p50_ms), slowest),
         ],
         "spend_chart": bar_chart(moments, [spend], unit="usd", step=step),
         "request_chart": bar_chart(moments, [requests], unit="count", step=step),
-        "tops": _list_tops(page, start),
+        "first_token": describe_first_token("…", "…"),
+        "top_key_titles": list_key_titles(scope),
         "budgets": [(use, find_budget_page(scope, use)) for use in budgets],
         "notices": list_notices(scope, budgets, now),
     }
     return render_page(request, page, "console/home.html", context)
 
 
+# What looks at a whole month is asked for once the page stands, each in a part of its own.
+
+
 @page
-def show_top_tags(request: HttpRequest, page: PageContext) -> HttpResponse:
-    """The part of the page that looks at single requests, asked for once the page stands."""
-    rows = usage.list_top_tags(page.scope, page.now)
-    top = _build_top("Tags", rows, "tag", reverse("console:requests"))
-    return render_page(request, page, "console/parts/top_tags.html", {"top": top})
+def show_first_token(request: HttpRequest, page: PageContext) -> HttpResponse:
+    latency = usage.read_latency(page.scope, page.period.start(page.now))
+    tile = describe_first_token(format_ms(latency.p50_ms), format_ms(latency.p95_ms))
+    return render_page(request, page, "console/parts/tile.html", {"tile": tile})
+
+
+def describe_first_token(median: str, slowest: str) -> Tile:
+    return Tile("First token", median, f"median; 95 % within {slowest}")
+
+
+@page
+def show_top_models(request: HttpRequest, page: PageContext) -> HttpResponse:
+    scope, now = page.scope, page.now
+    models = usage.list_top_models(scope, page.period.start(now), now)
+    lists = [
+        _build_top("Models", page.period.label, models, "model"),
+        _build_top("Tags", "24 hours", usage.list_top_tags(scope, now), "tag", empty=_NO_TAG),
+    ]
+    return render_page(request, page, "console/parts/top_lists.html", {"tops": lists})
+
+
+@page
+def show_top_keys(request: HttpRequest, page: PageContext) -> HttpResponse:
+    keys = usage.sum_by_key(page.scope, page.period.start(page.now), page.now)
+    rows = {
+        "Keys": (keys.list_top_keys, "key"),
+        "People": (keys.list_top_people, "person"),
+        "Workspaces": (keys.list_top_workspaces, "view"),
+    }
+    lists = []
+    for title in list_key_titles(page.scope):
+        list_rows, filter = rows[title]
+        lists.append(_build_top(title, page.period.label, list_rows(), filter))
+    return render_page(request, page, "console/parts/top_lists.html", {"tops": lists})
+
+
+def list_key_titles(scope: Scope) -> list[str]:
+    """By what the usage of keys is told of in this view: where there is but one, there is no
+    list."""
+    if scope.view.is_own:
+        return ["Keys"]
+    has_several = scope.view.workspace_ids is None or len(scope.view.workspace_ids) > 1
+    return ["Keys", "People", "Workspaces"] if has_several else ["Keys", "People"]
 
 
 @page
@@ -275,22 +317,14 @@ def _add_up(points: list[usage.UsagePoint]) -> usage.UsageSum:
     return usage.add_up([point.used for point in points])
 
 
-def _list_tops(page: PageContext, start: datetime) -> list[TopList]:
-    scope, now = page.scope, page.now
+def _build_top(
+    title: str, when: str, rows: list[usage.TopRow], filter: str, **empty: str
+) -> TopList:
     requests = reverse("console:requests")
-    models, keys = usage.sum_by_model_and_key(scope, start, now)
-    lists = [("Models", models, "model"), ("Keys", keys.list_top_keys(), "key")]
-    if not scope.view.is_own:
-        lists.append(("People", keys.list_top_people(), "person"))
-        if scope.view.workspace_ids is None or len(scope.view.workspace_ids) > 1:
-            lists.append(("Workspaces", keys.list_top_workspaces(), "view"))
-    return [_build_top(title, rows, filter, requests) for title, rows, filter in lists]
-
-
-def _build_top(title: str, rows: list[usage.TopRow], filter: str, requests: str) -> TopList:
     most = max((row.used.spend_nano for row in rows), default=0) or 1
     return TopList(
         title,
+        when,
         [
             {
                 "name": row.name,
@@ -301,4 +335,5 @@ def _build_top(title: str, rows: list[usage.TopRow], filter: str, requests: str)
             }
             for row in rows
         ],
+        **empty,
     )

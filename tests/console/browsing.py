@@ -53,3 +53,9 @@ def sign_in(browser: Browser, facts: dict[str, Any], **options: Any) -> Page:
     expect(tab.get_by_role("button", name="Light or dark")).to_be_visible()
     browser.session = tab.context.storage_state()
     return tab
+
+
+def open_whole(tab: Page, path: str) -> None:
+    """Open a page, with the parts that it asks for once it stands. Live parts ask for ever."""
+    tab.goto(path)
+    tab.wait_for_function("() => !document.querySelector('[hx-trigger=load].htmx-request')")

@@ -1,16 +1,18 @@
 """`make screenshots`: a picture of every page, wide and narrow, light and dark.
 
 A gateway of its own is started in a new home and asked a few things, so that the pages have
-something to show. The pictures go to GATEWAY_HOME/screenshots; with `--docs` those of the
-documentation alone are taken, into docs/pictures.
+something to show. The pictures go to GATEWAY_HOME/screenshots, in other widths with `--width`; with
+`--docs` those of the documentation alone are taken, into docs/pictures.
 """
 
+import argparse
 import base64
 import os
 import re
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from itertools import product
 from pathlib import Path
 from typing import Any, Final, get_args
@@ -19,7 +21,7 @@ import requests
 from playwright.sync_api import Page
 
 from gateway.home import home
-from tests.console.browsing import PAGES
+from tests.console.browsing import PAGES, open_whole
 from tests.support.browser import NARROW, WIDE, Browser, Theme, open_browser
 from tests.support.manage import PROJECT
 from tests.support.running import SUPERVISOR, Run
@@ -104,14 +106,16 @@ def ask_thrifty_first(facts: dict[str, Any]) -> str:
     return str(answer.json()["id"])
 
 
-def take_pictures(browser: Browser, facts: dict[str, Any], folder: Path) -> None:
+def take_pictures(
+    browser: Browser, facts: dict[str, Any], folder: Path, widths: Sequence[int]
+) -> None:
     """One of each page, in each width and theme."""
     tab = browser.open()
     tab.goto("/")
     tab.screenshot(path=folder / f"front-{WIDE}-light.png", full_page=True)
     tab.goto(facts["console_link"])
     tab.get_by_role("button", name="Open the console").click()
-    tab.wait_for_load_state("networkidle")
+    tab.wait_for_load_state()
     tab.screenshot(path=folder / f"first-request-{WIDE}-light.png", full_page=True)
     make_things(facts)
     pages = {
@@ -124,12 +128,11 @@ def take_pictures(browser: Browser, facts: dict[str, Any], folder: Path) -> None
         pages[name] = tab.locator("main tbody a").first.get_attribute("href") or ""
     cookies = tab.context.cookies()
     themes: tuple[Theme, ...] = get_args(Theme)
-    for width, theme in product((WIDE, NARROW), themes):
+    for width, theme in product(widths, themes):
         tab = browser.open(width=width, theme=theme)
         tab.context.add_cookies(cookies)  # type: ignore[arg-type]  # They come as they go.
         for name, path in pages.items():
-            tab.goto(path)
-            tab.wait_for_load_state("networkidle")
+            open_whole(tab, path)
             tab.screenshot(path=folder / f"{name}-{width}-{theme}.png", full_page=True)
 
 
@@ -151,8 +154,7 @@ def take_docs_pictures(browser: Browser, facts: dict[str, Any], folder: Path) ->
     ask_models(facts)
     failed_over = f"/console/requests/{ask_thrifty_first(facts)}"
     for name, path in {**_DOCS, "request": failed_over}.items():
-        tab.goto(f"{path}{'&' if '?' in path else '?'}period=30d")
-        tab.wait_for_load_state("networkidle")
+        open_whole(tab, f"{path}{'&' if '?' in path else '?'}period=30d")
         save_small(tab, folder / f"{name}.webp")
     tab.goto("/console/playground")
     tab.get_by_role("button", name="Add a model").click()
@@ -185,9 +187,13 @@ async (png) => {
 
 
 def main() -> int:
-    is_for_docs = sys.argv[1:] == ["--docs"]
-    folder = PROJECT / "docs" / "pictures" if is_for_docs else home() / "screenshots"
-    take = take_docs_pictures if is_for_docs else take_pictures
+    parser = argparse.ArgumentParser(
+        prog="screenshots", description="Take pictures of the console."
+    )
+    parser.add_argument("--docs", action="store_true", help="those of the documentation")
+    parser.add_argument("--width", type=int, action="append", help="in pixels, in place of both")
+    asked = parser.parse_args()
+    folder = PROJECT / "docs" / "pictures" if asked.docs else home() / "screenshots"
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="gateway-") as place:
         run = Run(Path(place) / "home", {}, command=SUPERVISOR)
@@ -195,7 +201,10 @@ def main() -> int:
             run.wait_until(run.ready_file.exists, "readiness", within_s=_START_S)
             facts = run.ready()
             with open_browser(facts["root_url"]) as browser:
-                take(browser, facts, folder)
+                if asked.docs:
+                    take_docs_pictures(browser, facts, folder)
+                else:
+                    take_pictures(browser, facts, folder, asked.width or (WIDE, NARROW))
         finally:
             run.clean_up()
     sys.stdout.write(f"{len(list(folder.iterdir()))} pictures in {folder}\n")

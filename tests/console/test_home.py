@@ -28,7 +28,7 @@ def read_links(text: str, title: str) -> dict[str, str]:
 @pytest.mark.parametrize("role", ["lead", "admin", "operator"])
 def test_whoever_used_most_leads_to_their_requests(team: Team, role: str) -> None:
     client = team.client(role)
-    text = client.get(reverse("console:home"), {"account": str(team.account.pk)}).text
+    text = client.get(reverse("console:top_keys"), {"account": str(team.account.pk)}).text
 
     people = read_links(text, "People")
     assert set(people) == {"acme-admin", "acme-member"}
@@ -41,7 +41,7 @@ def test_a_deleted_workspace_is_named_and_leads_nowhere(team: Team) -> None:
     Workspace.objects.filter(slug="led").update(deleted_at=datetime.now(UTC))
     client = team.client("admin")
 
-    workspaces = read_links(client.get(reverse("console:home")).text, "Workspaces")
+    workspaces = read_links(client.get(reverse("console:top_keys")).text, "Workspaces")
 
     assert workspaces["Led"] == ""
     assert client.get(workspaces["Default Workspace"]).status_code == 200
@@ -49,7 +49,8 @@ def test_a_deleted_workspace_is_named_and_leads_nowhere(team: Team) -> None:
 
 def test_a_lead_of_several_workspaces_sees_which_used_most(team: Team) -> None:
     client = team.client("lead")
-    assert "<h2>Workspaces</h2>" not in client.get(reverse("console:home")).text
+    for name in ("home", "top_keys"):
+        assert "<h2>Workspaces</h2>" not in client.get(reverse(f"console:{name}")).text
     second = team.account.workspaces.create(name="Second", slug="second")
     membership = Membership.objects.get(account=team.account, user=team.people["lead"])
     second.memberships.create(membership=membership, role="admin")
@@ -58,7 +59,7 @@ def test_a_lead_of_several_workspaces_sees_which_used_most(team: Team) -> None:
     )
     ask(key, "gen-second")
 
-    workspaces = read_links(client.get(reverse("console:home")).text, "Workspaces")
+    workspaces = read_links(client.get(reverse("console:top_keys")).text, "Workspaces")
 
     assert set(workspaces) == {"Led", "Second"}
     assert all(client.get(path).status_code == 200 for path in workspaces.values())

@@ -27,7 +27,8 @@ pytestmark = [pytest.mark.django_db, pytest.mark.both]
 QUERIES_MAX: Final = 4 + 6
 # Pages of the whole view, and for whom they are there.
 PAGES: Final[dict[str, Collection[str]]] = {
-    **dict.fromkeys(("home", "top_tags", "first_request", "requests", "playground"), ROLES),
+    **dict.fromkeys(("home", "first_token", "top_models", "top_keys", "first_request"), ROLES),
+    **dict.fromkeys(("requests", "playground"), ROLES),
     **dict.fromkeys(("models", "compare_models", "what_if", "keys", "new_key"), ROLES),
     **dict.fromkeys(("providers", "presets", "decisions", "interns"), ROLES),
     # An intern has an owner, who belongs to the account.

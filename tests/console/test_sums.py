@@ -7,7 +7,7 @@ import pytest
 from django.urls import reverse
 
 from console.queries.sums import SumQuery, Sums, fetch_sums, rolled_sums
-from console.queries.usage import list_top_tags, sum_by_day, sum_by_model_and_key
+from console.queries.usage import list_top_tags, sum_by_day, sum_by_key
 from console.scope import find_scope_of_account
 from routing.history.metrics import METRICS
 from routing.history.rollup import read_rollup_state, roll_up
@@ -62,7 +62,7 @@ def test_each_view_and_account_has_sums_of_its_own(team: Team) -> None:
     member = find_scope_of_account(team.people["member"], team.account.pk)
     assert sum(each.used.requests for each in sum_by_day(admin, now, days=3)) == 4
     assert sum(each.used.requests for each in sum_by_day(member, now, days=3)) == 2
-    _, used = sum_by_model_and_key(admin, now - DAY, now)
+    used = sum_by_key(admin, now - DAY, now)
     assert sum(row.used.requests for row in used.list_top_workspaces()) == 4
     names = {each.pk: each.name for each in team.account.workspaces.all()}
     assert {row.name for row in used.list_top_workspaces()} == set(names.values())
@@ -80,5 +80,5 @@ def test_tags_that_cost_most_come_first(team: Team) -> None:
 
     found = [(row.value, row.used.spend_nano) for row in rows]
     assert found == [("team=red", 30), ("feature=search", 9), ("team=blue", 9)]
-    text = team.client("member").get(reverse("console:top_tags")).text
+    text = team.client("member").get(reverse("console:top_models")).text
     assert ("tag=team%3Dblue" in text, "team=red" in text) == (True, False)

@@ -21,7 +21,8 @@ from tests.support.catalogue import rewritten
 _WARM_ROUNDS: Final = 2
 _FIRST_ROUNDS: Final = 5
 _LISTS: Final = (
-    *("home", "top_tags", "requests", "models", "compare_models", "playground", "keys", "new_key"),
+    *("home", "first_token", "top_models", "top_keys", "requests", "models", "compare_models"),
+    *("playground", "keys", "new_key"),
     *("workspaces", "people"),
     *("credits", "settings", "logging", "audit", "destinations", "alerts"),
     *("guardrails", "providers", "presets", "decisions", "interns", "new_intern", "what_if"),

@@ -8,5 +8,8 @@
     document.documentElement.dataset.theme = chosen || (dark.matches ? "dark" : "light");
   }
   apply();
-  dark.addEventListener("change", apply);
+  dark.addEventListener("change", function () {
+    apply();
+    document.dispatchEvent(new Event("themechange"));
+  });
 })();
