@@ -58,4 +58,4 @@ def sign_in(browser: Browser, facts: dict[str, Any], **options: Any) -> Page:
 def open_whole(tab: Page, path: str) -> None:
     """Open a page, with the parts that it asks for once it stands. Live parts ask for ever."""
     tab.goto(path)
-    tab.wait_for_function("() => !document.querySelector('[hx-trigger=load].htmx-request')")
+    expect(tab.locator("[hx-trigger=load].htmx-request")).to_have_count(0)

@@ -136,8 +136,11 @@ def list_faults(tab: Page) -> list[str]:
     return find_barriers(tab) + ["is wider than the window"] * is_scrolled_sideways(tab)
 
 
-def test_the_admin_has_no_barriers(facts: dict[str, Any], browser: Browser) -> None:
-    tab = sign_in(browser, facts)
+@pytest.mark.parametrize(("width", "theme"), LOOKS)
+def test_the_admin_has_no_barriers(
+    facts: dict[str, Any], browser: Browser, width: int, theme: Theme
+) -> None:
+    tab = sign_in(browser, facts, width=width, theme=theme)
     for path in ("", "accounts/account/", "accounts/apikey/add/", "routing/endpoint/add/"):
         tab.goto(f"/admin/{path}")
         tab.wait_for_load_state("networkidle")
