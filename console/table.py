@@ -183,11 +183,12 @@ def _head(request: HttpRequest, table: Table, column: Column) -> SafeString:
     is_own = table.order.lstrip("-") == column.order
     descends = is_own and table.order.startswith("-")
     wanted = column.order if descends else f"-{column.order}"
-    mark = ("↓" if descends else "↑") if is_own else ""
+    # With a space that does not break: no line begins with the mark.
+    mark = ("\u00a0↓" if descends else "\u00a0↑") if is_own else ""
     sorted_as = ("descending" if descends else "ascending") if is_own else "none"
     changes = {f"{table.prefix}order": wanted, f"{table.prefix}cursor": None}
     return format_html(
-        '<th scope="col" class="{}" aria-sort="{}"><a href="{}">{} <span aria-hidden="true">{}'
+        '<th scope="col" class="{}" aria-sort="{}"><a href="{}">{}<span aria-hidden="true">{}'
         "</span></a></th>",
         *(names, sorted_as, table.path + keep_query(request, **changes), column.label, mark),
     )

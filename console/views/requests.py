@@ -302,6 +302,7 @@ def show_requests(request: HttpRequest, page: PageContext) -> HttpResponse:
         "people": list_people(page.scope),
         "reasons": list_reasons(page.scope, start, wanted.reason),
         "failing": find_simulated() if page.scope.is_operator else None,
+        "order": "" if order == NEWEST_FIRST else order,
     }
     return render_page(request, page, "console/requests.html", context)
 

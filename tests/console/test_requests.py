@@ -52,6 +52,10 @@ def test_pages_have_every_request_once_in_order(client: Client, team: Team, orde
     found = read_all_pages(client, order=order)
 
     assert (len(found), len(set(found))) == (58 * 2 + 6, 58 * 2 + 6)
+    # A search keeps the order.
+    field = f'name="order" value="{order}"'
+    page = client.get(reverse("console:requests"), {"order": order}).text
+    assert (field in page) == (order != "-time")
     if order == "-time":
         assert found.index("gen-many-00") < found.index("gen-many-57")
     if order == "-cost":
