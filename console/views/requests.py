@@ -291,9 +291,9 @@ def show_requests(request: HttpRequest, page: PageContext) -> HttpResponse:
         "live_url": keep_query(request, part="rows"),
     }
     if is_part:
-        rows = render_page(request, page, "console/parts/request_rows.html", context)
-        rows.headers["ETag"] = etag
-        return rows
+        part = render_page(request, page, "console/parts/request_rows.html", context)
+        part.headers["ETag"] = etag
+        return part
     keys = list_keys(page.scope, wanted.key)
     context |= {
         "outcomes": OUTCOMES.items(),
