@@ -47,15 +47,18 @@ def embed_text(
     except GatewayError as error:
         if isinstance(error.__cause__, GreenletExit):
             raise
-        # There is a record of what an upstream was asked.
-        its_id = progress.context.generation_id if progress and progress.attempts else None
-        return Embedded(None, its_id, error_type=error.error_type)
+        return Embedded(None, _find_record(progress), error_type=error.error_type)
     except Exception as error:
         # Whatever it breaks on, the request itself goes on without it.
         log.exception("An embedding failed", exc_info=error)
-        return Embedded(None, error_type=GatewayError.error_type)
+        return Embedded(None, _find_record(progress), error_type=GatewayError.error_type)
     finally:
         if progress is not None:
             end_places(progress)
     cost_nano = round(answer["usage"]["cost"] * 1_000_000_000)
     return Embedded(answer["data"][0]["embedding"], answer["id"], cost_nano)
+
+
+def _find_record(progress: RequestProgress | None) -> str | None:
+    """The id of the generation; there is a record of what an upstream was asked."""
+    return progress.context.generation_id if progress and progress.attempts else None

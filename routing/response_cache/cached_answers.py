@@ -135,18 +135,29 @@ def repeat_answer(
     return dumps(answer)
 
 
-def repeat_events(content: bytes, *, ids: dict[str, str], now: int) -> bytes:
-    """The events of a stream, its keep-alives left out."""
-    events = []
-    for block in filter(None, content.split(b"\n\n")):
-        lines = [line for line in block.split(b"\n") if not line.startswith(b":")]
-        for place, line in enumerate(lines):
-            if line.startswith(_DATA) and line != _DATA + _DONE:
-                event = _renew_all(loads(line.removeprefix(_DATA)), ids, now)
-                lines[place] = _DATA + dumps(event)
-        if lines:
-            events.append(b"\n".join(lines) + b"\n\n")
-    return b"".join(events)
+def repeat_events(
+    content: bytes,
+    *,
+    ids: dict[str, str],
+    now: int,
+    router_metadata: JsonObject | None = None,
+) -> bytes:
+    """The events of a stream, its keep-alives left out. `router_metadata` stands in the last one,
+    or in the answer inside of it, as in any stream."""
+    lines = [line for line in content.split(b"\n") if not line.startswith(b":")]
+    is_last = router_metadata is not None
+    for place in range(len(lines) - 1, -1, -1):
+        line = lines[place]
+        if not line.startswith(_DATA) or line == _DATA + _DONE:
+            continue
+        event = _renew_all(loads(line.removeprefix(_DATA)), ids, now)
+        if is_last:
+            event.get("response", event)["router_metadata"] = router_metadata
+            is_last = False
+        lines[place] = _DATA + dumps(event)
+    # Nothing is left of a block that was a keep-alive.
+    blocks = filter(None, b"\n".join(lines).split(b"\n\n"))
+    return b"".join(block.lstrip(b"\n") + b"\n\n" for block in blocks)
 
 
 def _renew_all(answer: JsonObject, ids: dict[str, str], now: int) -> JsonObject:

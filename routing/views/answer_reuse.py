@@ -301,6 +301,8 @@ def _answer_from_cache(
             content, ids=ids, now=progress.context.created_s, router_metadata=metadata
         )
         return raw_json_response(repeated, headers=headers)
-    events = repeat_events(content, ids=ids, now=progress.context.created_s)
+    events = repeat_events(
+        content, ids=ids, now=progress.context.created_s, router_metadata=metadata
+    )
     parts = (events[start : start + _WRITE_BYTES] for start in range(0, len(events), _WRITE_BYTES))
     return EventStream(parts, [], headers=headers)
