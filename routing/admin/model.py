@@ -15,6 +15,7 @@ from gateway.admin import Form, PageAdmin, ReadOnlyInline, TabularInline, count_
 from gateway.http.jsonio import JsonObject
 from routing.admin.charts import draw_history
 from routing.admin.rows import (
+    RATE_LIMITS_FIELDSET,
     CheckedForm,
     DropsHistory,
     PricedFilter,
@@ -182,7 +183,7 @@ class EndpointAdmin(DropsHistory, PricedRows, SwitchedAdmin):
                 "description": "Unknown takes the provider's own.",
             },
         ),
-        ("How much of it may be used", {"fields": ("rate_limits",)}),
+        RATE_LIMITS_FIELDSET,
         ("The last 24 hours", {"fields": ("history",)}),
     )
 

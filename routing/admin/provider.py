@@ -12,7 +12,7 @@ from gateway.admin import PageAdmin, ReadOnlyAdmin, count_column, usd_column
 from gateway.http.jsonio import JsonObject, format_usd
 from gateway.outbound.http_client import Origin
 from routing.admin.charts import draw_history
-from routing.admin.rows import CheckedForm, DropsHistory, SwitchedAdmin
+from routing.admin.rows import RATE_LIMITS_FIELDSET, CheckedForm, DropsHistory, SwitchedAdmin
 from routing.admin.trial import trial_page
 from routing.catalogue.credentials import ProviderCredential
 from routing.catalogue.models import Endpoint, Provider
@@ -256,7 +256,7 @@ class ProviderCredentialAdmin(WriteOnlyAdmin):
     fieldsets = (
         (None, {"fields": ("provider", "label", "weight")}),
         ("Credential", {"fields": ("masked", "new_credential")}),
-        ("How much of it may be used", {"fields": ("rate_limits",)}),
+        RATE_LIMITS_FIELDSET,
     )
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[ProviderCredential]:

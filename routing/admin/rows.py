@@ -18,6 +18,14 @@ from routing.entities.vocabulary import STATUS_DISABLED
 from routing.statistics.models import EndpointSample, ProviderProbe
 
 _MILLION: Final = 1_000_000
+RATE_LIMITS_FIELDSET: Final[tuple[str, Any]] = (
+    "How much of it may be used",
+    {
+        "fields": ("rate_limits",),
+        "description": "Beside these figures a limit takes burst, a part of requests_per_minute, "
+        'and weights, as how many requests one to a model counts: {"acme/large": 5, "acme/*": 2}.',
+    },
+)
 
 
 class CheckedForm(Form):
