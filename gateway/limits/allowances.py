@@ -33,22 +33,24 @@ class Allowance(NamedTuple):
         more tokens than the whole limit waits for a minute that is all its own. One of more calls
         than a burst waits so for a part of a minute. So does one of a model that weighs more than a
         limit. `uses` is for weights: what may be asked of each model."""
+        if calls == 1 and not (self.token_windows or self.weights):
+            return self.windows
         limits = list(self.windows)
         if calls != 1:
             limits = [
-                Limit(*each[:3], min(calls, each.most) if each.scope.startswith(BURST) else calls)
+                each._replace(cost=min(calls, each.most) if each.scope.startswith(BURST) else calls)
                 for each in limits
             ]
         for number in self.token_windows:
-            scope, most, window_s, _ = limits[number]
-            limits[number] = Limit(scope, most, window_s, min(tokens, most))
+            scope, most, window_s, _, _ = limits[number]
+            limits[number] = Limit(scope, most, window_s, min(tokens, most), counts_tokens=True)
         for number, weights in self.weights if uses else ():
-            scope, most, window_s, cost = limits[number]
+            limit = limits[number]
             if number in self.token_windows:
                 weighed = max(each.weigh(weights) * each.tokens for each in uses)
             else:
                 weighed = weigh_requests(weights, uses) * calls
-            limits[number] = Limit(scope, most, window_s, max(cost, min(weighed, most)))
+            limits[number] = limit._replace(cost=max(limit.cost, min(weighed, limit.most)))
         return limits
 
 
@@ -77,7 +79,13 @@ class RuleSet:
         if not self.rules:
             return NOTHING
         # What no rule tells from nothing is nothing: only the rest makes another allowance.
-        user = marks.user if EACH in self._users or marks.user in self._users else None
+        user = marks.user
+        if user is not None and not (EACH in self._users or user in self._users):
+            user = None
+        model = model if model in self._models else None
+        provider = provider if provider in self._providers else None
+        if user is None and not self.tag_names:
+            return find_allowance(self, model, provider, None)
         tags = [
             value if EACH in values or value in values else None
             for name, values in self._tag_values
@@ -86,13 +94,7 @@ class RuleSet:
         find: Callable[..., Allowance] = find_allowance
         if (user or tags) and len("".join(filter(None, (user, *tags)))) > NAME_CHARS_MAX:
             find = find_allowance.__wrapped__
-        return find(
-            self,
-            model if model in self._models else None,
-            provider if provider in self._providers else None,
-            user,
-            *tags,
-        )
+        return find(self, model, provider, user, *tags)
 
 
 @lru_cache(ALLOWANCES_MAX)
@@ -138,7 +140,8 @@ def build_allowance(rules: Sequence[RateRule], marks: Marks) -> Allowance:
             windows.append(Limit(f"{DAY}:{name}", rule.requests_per_day, DAY_S))
         if rule.tokens_per_minute is not None:
             token_windows.append(len(windows))
-            windows.append(Limit(f"{TOKENS}:{name}", rule.tokens_per_minute, MINUTE_S))
+            most = rule.tokens_per_minute
+            windows.append(Limit(f"{TOKENS}:{name}", most, MINUTE_S, counts_tokens=True))
         if rule.concurrent is not None:
             bounds.append(Bound(f"places:{name}", rule.concurrent))
         if rule.weights:

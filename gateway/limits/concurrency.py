@@ -5,7 +5,8 @@ while the request lasts, so places of a process that died end by themselves. Whi
 not answer each process counts for itself, so that there is always a limit.
 
 A place that is given back within `SPARE_S` of the store's word serves the process's next request.
-So a busy limit costs a round trip now and then, and fewer than it lets requests through.
+Each word is good for all places that the process has then. So a busy limit costs a round trip now
+and then, and fewer than it lets requests through.
 """
 
 import math
@@ -13,6 +14,7 @@ import os
 import secrets
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import cache
 from itertools import count
 from typing import Any, Final, NamedTuple
@@ -73,13 +75,15 @@ class Place(NamedTuple):
     name: str
 
 
-class _StorePlace(NamedTuple):
+@dataclass(slots=True, eq=False)
+class _StorePlace:
     """A place as the store knows it. A request may have it until that moment of the process's own
-    clock; the process keeps `spare_max` of the scope's places at most."""
+    clock, 0 where the store has not said so; the process keeps `spare_max` of the scope's places at
+    most."""
 
     name: str
-    until: float
-    spare_max: int
+    until: float = 0.0
+    spare_max: int = 0
 
 
 class ConcurrencyLimiter:
@@ -113,26 +117,34 @@ class ConcurrencyLimiter:
         """A place of each, or the bound that is reached."""
         name = f"{self._process}:{next(self._numbers)}"
         places, wanted, now = [], [], self._clock()
-        for bound in bounds:
-            if self.count_own(bound.scope) >= bound.most:
-                return bound
+        all_held, all_spare = self._held, self._spare
+        for scope, most in bounds:
+            if len(all_held.get(scope, ())) >= most:
+                return Bound(scope, most)
         # What may be used no more is given back with the same question: it would be in the way.
         if self._spare_end <= now:
             self._end_spare(now)
+            all_spare = self._spare
         # Held before the store is asked: others of this process run meanwhile.
         for bound in bounds:
-            spare = self._spare.get(bound.scope)
-            if not spare:
+            scope = bound.scope
+            if spare := all_spare.get(scope):
+                store_place = spare.pop()
+            else:
                 wanted.append(bound)
-            store_place = spare.pop() if spare else _StorePlace(name, 0.0, 0)
-            self._held.setdefault(bound.scope, {})[name] = store_place
-            places.append(Place(bound.scope, name))
+                store_place = _StorePlace(name)
+            held = all_held.get(scope)
+            if held is None:
+                held = all_held[scope] = {}
+            held[name] = store_place
+            places.append(Place(scope, name))
         if not wanted:
             self._renew_later()
             return places
         try:
             orders = [(bound.scope, name, bound.most) for bound in wanted]
             given_back, self._given_back = self._given_back, []
+            known = [self._list_known(bound.scope) for bound in wanted]
             answer = self._ask(orders, given_back)
         except BaseException:
             self.give_back(places)
@@ -146,12 +158,21 @@ class ConcurrencyLimiter:
                 self._end(place)
             return wanted[reached - 1]
         until = self._clock() + SPARE_S
-        for bound, taken in zip(wanted, earlier, strict=False):
-            if 2 * taken < bound.most and name in self._held.get(bound.scope, ()):
-                spare_max = min(bound.most // _SPARE_SHARE, _SPARE_MAX)
-                self._held[bound.scope][name] = _StorePlace(name, until, spare_max)
+        for bound, own, taken in zip(wanted, known, earlier, strict=False):
+            # A store that counts less than this process alone has forgotten some of its places.
+            if 2 * taken >= bound.most or taken < len(own):
+                continue
+            if asked := self._held.get(bound.scope, {}).get(name):
+                own.append(asked)
+            spare_max = min(bound.most // _SPARE_SHARE, _SPARE_MAX)
+            for each in own:
+                each.until, each.spare_max = until, spare_max
         self._renew_later()
         return places
+
+    def _list_known(self, scope: str) -> list[_StorePlace]:
+        """The places under way in a scope that the store has given to be used anew."""
+        return [place for place in self._held.get(scope, {}).values() if place.until]
 
     def give_back(self, places: Sequence[Place]) -> None:
         """End these places. Nobody waits for it; ended twice, they end once."""
@@ -163,11 +184,15 @@ class ConcurrencyLimiter:
         place = self._drop(ended)
         if place is None:
             return False
-        own_spare = len(self._spare.get(ended.scope, ()))
-        if own_spare < place.spare_max and place.until > self._clock():
-            self._spare.setdefault(ended.scope, []).append(place)
-            self._spare_end = min(self._spare_end, place.until)
-            self._sweep_later()
+        spare = self._spare.get(ended.scope, [])
+        if len(spare) < place.spare_max and place.until > self._clock():
+            if not spare:
+                self._spare[ended.scope] = spare
+            spare.append(place)
+            if place.until < self._spare_end:
+                self._spare_end = place.until
+            if not self._will_sweep:
+                self._sweep_later()
         elif self._store.is_configured:
             self._return(Place(ended.scope, place.name))
         return True

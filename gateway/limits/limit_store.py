@@ -98,11 +98,11 @@ class LimitStore:
         self._is_sending = self._will_send = False
 
     def take(self, limits: Sequence[Sequence[Any]]) -> LimitAnswer | None:
-        """Take from all limits, each `(scope, most, window_s, cost)`, or from none; on an event
+        """Take from all limits, each `(scope, most, window_s, cost, …)`, or from none; on an event
         loop perhaps for more requests of the same. None where the store does not answer."""
         if not self._hints.is_configured:
             return None
-        parts = [tuple(limit) for limit in limits]
+        parts = [limit[:4] for limit in limits]
         if not under_gevent():
             # There is nobody to share with.
             return self._send_alone((_TAKE, parts, *_NO_MORE))
@@ -114,7 +114,7 @@ class LimitStore:
         """Take nothing, of limits whose cost is 0: an answer as that of `take`."""
         if not self._hints.is_configured:
             return None
-        text = (_TAKE, [tuple(limit) for limit in limits], *_NO_MORE)
+        text = (_TAKE, [limit[:4] for limit in limits], *_NO_MORE)
         return self._take(text) if under_gevent() else self._send_alone(text)
 
     def _take(self, text: tuple[Any, ...]) -> LimitAnswer | None:

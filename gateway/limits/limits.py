@@ -13,6 +13,8 @@ from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Final, NamedTuple, TypeVar
 
+from gevent.event import Event
+
 from gateway.eventloop import run_later
 from gateway.http.errors import RateLimited
 from gateway.limits.limit_leases import LimitLeases
@@ -20,6 +22,8 @@ from gateway.limits.limit_store import LimitAnswer, LimitStore
 from gateway.shared_cache import SharedCache, shared_cache
 
 T = TypeVar("T")
+# A scope, or all those of a request.
+Name = TypeVar("Name", str, tuple[str, ...])
 MINUTE_S: Final = 60
 DAY_S: Final = 86_400
 # Of scopes that this process remembers; the longest unused goes first.
@@ -31,13 +35,14 @@ class Limit(NamedTuple):
     """At most `most` in a window, of which `cost` are asked for.
 
     `scope` says whose and of what. Windows of `window_s` begin at multiples of it since 1970, which
-    makes minutes and days those of UTC.
+    makes minutes and days those of UTC. One that counts no requests `counts_tokens`.
     """
 
     scope: str
     most: int
     window_s: int
     cost: int = 1
+    counts_tokens: bool = False
 
 
 class Taken(NamedTuple):
@@ -97,18 +102,41 @@ class RateLimiter:
         # When each scope was last refused, and how much of it was used.
         self._refused: OrderedDict[str, tuple[float, int]] = OrderedDict()
         self._leases = LimitLeases(self._store.add, later=run_later)
+        # By scopes, of which the store last gave room for more requests: who asks for it now.
+        self._asking: OrderedDict[tuple[str, ...], Event | None] = OrderedDict()
 
     def take(self, *limits: Limit) -> Taken | Exceeded:
         """Take from all of them, or from none where one is used up."""
         starts = self._leases.take(limits)
         if starts is not None:
             return Taken(limits, starts)
+        scopes = tuple(each.scope for each in limits)
+        if scopes not in self._asking:
+            return self._ask(scopes, limits)
+        if (asking := self._asking[scopes]) is not None:
+            # Of a crowd one asks for all.
+            asking.wait()
+            starts = self._leases.take(limits)
+            return self._ask(scopes, limits) if starts is None else Taken(limits, starts)
+        event = self._asking[scopes] = Event()
+        try:
+            return self._ask(scopes, limits)
+        finally:
+            event.set()
+            if self._asking.get(scopes) is event:
+                self._asking[scopes] = None
+
+    def _ask(self, scopes: tuple[str, ...], limits: tuple[Limit, ...]) -> Taken | Exceeded:
         asked_at = self._leases.clock()
         answer = self._store.take(limits)
         taken = self._apply_answer(limits, answer) if answer else self._take_locally(limits)
-        if answer is not None and answer.more and isinstance(taken, Taken):
+        if answer is None or not answer.more:
+            self._asking.pop(scopes, None)
+        elif isinstance(taken, Taken):
             more, at_s = answer.more, answer.at_s
             self._leases.put(limits, taken.starts, more, at_s=at_s, asked_at=asked_at)
+            if scopes not in self._asking:
+                _keep(self._asking, scopes, None)
         if isinstance(taken, Exceeded):
             _keep(self._refused, taken.limit.scope, (self._clock(), taken.used))
         return taken
@@ -165,15 +193,14 @@ class RateLimiter:
     def add(self, taken: Taken, amounts: Sequence[int]) -> None:
         """Add to what is used of each limit that was taken from; less than zero gives back. Of a
         window that is over nothing is to be corrected. Nobody waits for it."""
+        if not any(amounts):
+            return
+        put_back = self._leases.put_back
         parts = [
             (limit.scope, start, amount)
             for limit, start, amount in zip(taken.limits, taken.starts, amounts, strict=True)
             if amount
-            and not (
-                amount < 0
-                and not taken.is_local
-                and self._leases.put_back(limit.scope, start, -amount)
-            )
+            and not (amount < 0 and not taken.is_local and put_back(limit.scope, start, -amount))
         ]
         # What the store never counted would be taken off the uses of others there.
         if parts and not taken.is_local:
@@ -216,7 +243,7 @@ class RateLimiter:
         _keep(self._counts, scope, count)
 
 
-def _keep(kept: OrderedDict[str, T], scope: str, value: T) -> None:
+def _keep(kept: OrderedDict[Name, T], scope: Name, value: T) -> None:
     kept[scope] = value
     kept.move_to_end(scope)
     if len(kept) > _SCOPES_MAX:

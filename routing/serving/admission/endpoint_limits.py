@@ -31,7 +31,6 @@ from routing.serving.request.context import Attempt, RequestProgress
 
 SOURCE: Final = "router_rate_limit"
 KEY_TOKENS: Final = "key_tokens"
-_COUNTS_TOKENS: Final = (TOKENS, KEY_TOKENS)
 _COUNTS_CALLS: Final = (REQUESTS, DAY, BURST)
 _OF_CREDENTIAL: Final = f"{TOKENS}:credential:"
 # Of one request at one endpoint.
@@ -119,12 +118,13 @@ def take_for_endpoint(
     With `in_turn` nothing is taken where it is the turn of others that wait."""
     if not (more_rules or endpoint.rate_rules or progress.context.caller.rate_rules):
         return None
-    earlier = [
-        each
-        for each in (progress.attempts if progress.loop is not None else ())
-        if each.endpoint is endpoint and each.limits is not None
-    ]
-    marks = read_marks(progress)
+    marks, earlier = read_marks(progress), list[Attempt]()
+    if progress.loop is not None:
+        earlier = [
+            each
+            for each in progress.attempts
+            if each.endpoint is endpoint and each.limits is not None
+        ]
     allowances = []
     if not earlier:
         if endpoint.rate_rules:
@@ -135,19 +135,22 @@ def take_for_endpoint(
         each.house is not None and each.house.rate_rules == more_rules for each in earlier
     ):
         allowances.append(_find_shared_rules(more_rules).allow(marks))
-    if not any(each.windows or each.bounds for each in allowances):
+    allowances = [each for each in allowances if each.windows or each.bounds]
+    if not allowances:
         return None
     calls = len(progress.demands(endpoint))
-    counts_tokens = any(each.token_windows for each in allowances)
-    tokens = bound_tokens(progress, endpoint) if counts_tokens else 0
+    tokens, windows, bounds = 0, list[Limit](), list[Bound]()
+    if any(each.token_windows for each in allowances):
+        tokens = bound_tokens(progress, endpoint)
     weighed = [each for each in allowances if each.weights]
     use = ModelUse(endpoint.model_id, endpoint.canonical_slug, tokens)
-    uses = [use] if weighed else ()
-    windows = [limit for each in allowances for limit in each.list_limits(tokens, calls, uses)]
+    for each in allowances:
+        windows += each.list_limits(tokens, calls, [use] if weighed else ())
+        bounds += each.bounds
     # Calls of a hedged request are under way at the same time, so that each takes a place.
-    is_one_of_many = progress.loop is not None or progress.parent is not None
-    held = set(_list_own_places(progress)) if is_one_of_many else ()
-    bounds = [bound for each in allowances for bound in each.bounds if bound.scope not in held]
+    if bounds and (progress.loop is not None or progress.parent is not None):
+        held = set(_list_own_places(progress))
+        bounds = [bound for bound in bounds if bound.scope not in held]
     if in_turn and (overtaken := fair_queue().find_overtaken(bounds, progress.waiting)):
         return Full(overtaken)
     taken = take_limits(windows, bounds, calls=calls)
@@ -174,10 +177,9 @@ def _list_own_places(progress: RequestProgress) -> Iterator[str]:
 def read_marks(progress: RequestProgress) -> Marks:
     """The end user and the tags by which rules tell requests apart. What a tool asks of a model is
     for the user of the request that called it."""
-    asking = progress
-    while asking.parent is not None:
-        asking = asking.parent
-    return Marks(asking.context.chat.user, progress.context.tags)
+    if progress.marks is None:
+        progress.marks = Marks(progress.root.context.chat.user, progress.context.tags)
+    return progress.marks
 
 
 def allow_endpoint(progress: RequestProgress, endpoint: EndpointEntry, marks: Marks) -> Allowance:
@@ -213,6 +215,9 @@ def settle_attempts(progress: RequestProgress, usage: Usage) -> None:
     settled."""
     attempts = progress.attempts
     note_tokens(progress, usage)
+    if len(attempts) == 1:
+        settle_attempt(attempts[0], attempts[0].tokens_used)
+        return
     for attempt in attempts:
         # Later turns of a loop go on with what an earlier one took at their endpoint.
         turns = [attempt]
@@ -233,7 +238,8 @@ def settle_attempt(attempt: Attempt, tokens: int, *, credential_tokens: int | No
     were. Ends its places."""
     limits, attempt.limits = attempt.limits, None
     if limits is not None:
-        concurrency_limiter().give_back(limits.places)
+        if limits.places:
+            concurrency_limiter().give_back(limits.places)
         if limits.windows is not None:
             correct_windows(
                 limits.windows,
@@ -275,9 +281,9 @@ def correct_windows(
     amounts = []
     for each in taken.limits:
         used = each.cost
-        if each.scope.startswith(_COUNTS_TOKENS):
+        if each.counts_tokens:
             used = credential_tokens if each.scope.startswith(_OF_CREDENTIAL) else tokens
-        elif each.scope.startswith(_COUNTS_CALLS):
+        elif used != calls and each.scope.startswith(_COUNTS_CALLS):
             used = calls
         if weights or weighed:
             used = weighed.get(each.scope, used * weights.get(each.scope, 1))

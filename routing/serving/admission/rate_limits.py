@@ -24,7 +24,6 @@ from gateway.limits.limits import (
     build_refusal,
     rate_limiter,
 )
-from gateway.limits.rules import TOKENS
 from gateway.limits.weights import ModelUse, weigh_requests
 from gateway.live_settings import settings
 from routing.metering.usage import Usage
@@ -123,15 +122,19 @@ def _list_limits(progress: RequestProgress, allowance: Allowance) -> list[Limit]
         limits.append(_one_request(payer.key_id, requests))
     most = settings.ROUTER_KEY_TPM if is_other else None
     tokens, uses = 0, list[ModelUse]()
-    if most or allowance.token_windows or allowance.weights:
+    if allowance.weights:
         uses = [
             ModelUse(each.model_id, each.canonical_slug, bound_tokens(progress, each))
             for each in progress.context.plan.order
         ]
         tokens = max((each.tokens for each in uses), default=1)
+    elif most or allowance.token_windows:
+        order = progress.context.plan.order
+        tokens = max([bound_tokens(progress, each) for each in order], default=1)
     if most:
         # One that may use more than the whole limit waits for a minute that is all its own.
-        limits.append(Limit(f"{KEY_TOKENS}:{payer.key_id}", most, MINUTE_S, min(tokens, most)))
+        scope, cost = f"{KEY_TOKENS}:{payer.key_id}", min(tokens, most)
+        limits.append(Limit(scope, most, MINUTE_S, cost, counts_tokens=True))
     limits += allowance.list_limits(tokens, uses=uses)
     return limits
 
@@ -207,7 +210,7 @@ def refuse_full(progress: RequestProgress, full: Full) -> GatewayError:
         error = build_limit_error(full)
     if not is_shared(exceeded.limit):
         limit = exceeded.limit
-        word = "tokens" if limit.scope.startswith((TOKENS, KEY_TOKENS)) else "requests"
+        word = "tokens" if limit.counts_tokens else "requests"
         left = max(0, limit.most - exceeded.used)
         standing = Standing(left, limit, exceeded.reset_s)
         format_name = progress.context.format.name
@@ -256,9 +259,7 @@ def build_limit_headers(
         limits += allow_endpoint(progress, attempt.endpoint, read_marks(progress)).windows
     headers: dict[str, str] = {}
     for word, is_tokens in (("requests", False), ("tokens", True)):
-        of_kind = [
-            each for each in limits if each.scope.startswith((TOKENS, KEY_TOKENS)) is is_tokens
-        ]
+        of_kind = [each for each in limits if each.counts_tokens is is_tokens]
         if of_kind:
             tightest = rate_limiter().find_tightest(of_kind)
             headers |= _write_headers(word, tightest, progress.context.format.name, now_s)
@@ -281,5 +282,8 @@ def _write_headers(word: str, standing: Standing, format_name: str, now_s: float
         values = {"limit": str(limit.most), "remaining": str(left), "reset": moment}
         return {f"anthropic-ratelimit-{word}-{name}": value for name, value in values.items()}
     seconds = f"{max(0, round(reset_s - now_s))}s"
-    values = {"limit": str(limit.most), "remaining": str(left), "reset": seconds}
-    return {f"x-ratelimit-{name}-{word}": value for name, value in values.items()}
+    return {
+        f"x-ratelimit-limit-{word}": str(limit.most),
+        f"x-ratelimit-remaining-{word}": str(left),
+        f"x-ratelimit-reset-{word}": seconds,
+    }

@@ -18,7 +18,7 @@ from gateway.limits.allowances import NOTHING, Allowance
 from gateway.limits.concurrency import Place
 from gateway.limits.fair_queue import QueueStay, Waiting
 from gateway.limits.limits import Taken
-from gateway.limits.rules import LimitsTaken
+from gateway.limits.rules import LimitsTaken, Marks
 from routing.entities.entries import EndpointEntry, HouseCredential, ModelEntry
 from routing.entities.exchange import CANCELLED, WireRequest
 from routing.formats.caller import AnswerIdentity, CallerFormat
@@ -230,6 +230,8 @@ class RequestProgress:
     is_reported: bool = field(default=False, init=False)
     # The reasons of an answer in full for its end, its own and the upstream's.
     good_end: tuple[str, str | None] | None = field(default=None, init=False)
+    # The end user and the tags by which rate limits tell it from others, once they were asked for.
+    marks: Marks | None = field(default=None, init=False)
     # What it took of rate limits, until that is corrected or given back.
     limits_taken: Taken | None = field(default=None, init=False)
     # What the rules of key and workspace that count whole requests let it take.

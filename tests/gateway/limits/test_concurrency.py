@@ -20,12 +20,12 @@ class Process(ConcurrencyLimiter):
     def __init__(self, url: str) -> None:
         self.due: list[Callable[[], None]] = []
         self.now = 0.0
-        store = SharedCache(url, timeout_s=2)
+        self.hints = SharedCache(url, timeout_s=2)
 
         def later(_: float, work: Callable[[], None]) -> None:
             self.due.append(work)
 
-        super().__init__(store, later=later, clock=lambda: self.now)
+        super().__init__(self.hints, later=later, clock=lambda: self.now)
 
     def pass_time(self) -> None:
         due, self.due = self.due, []
@@ -87,6 +87,25 @@ def test_a_place_serves_the_next_request_of_its_process_for_a_moment(
     one.give_back(first)
     one.now += SPARE_S
     assert [isinstance(one.take([wide]), list) for _ in range(2)] == [True, False]
+
+
+@pytest.mark.parametrize("forgets", [False, True])
+def test_a_word_of_the_store_is_good_for_all_places_unless_it_forgot_some(
+    valkey: ValkeyServer, new_bound: Bound, forgets: bool
+) -> None:
+    wide = new_bound._replace(most=64)
+    one = Process(valkey.url)
+    first = one.take([wide])
+    assert isinstance(first, list)
+    one.now = SPARE_S / 2
+    if forgets:
+        redis.Redis.from_url(valkey.url).flushdb()
+    one.take([wide])
+    one.now = SPARE_S
+    one.give_back(first)
+    calls = one.hints.calls
+    assert isinstance(one.take([wide]), list)
+    assert (one.hints.calls > calls) is forgets
 
 
 def test_of_several_bounds_none_is_taken_where_one_is_reached(

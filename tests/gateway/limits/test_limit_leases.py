@@ -183,6 +183,22 @@ def test_a_busy_key_pays_for_few_round_trips(
     assert within_one(DAY_S, work) <= 10
 
 
+def test_of_a_crowd_that_finds_no_room_one_asks_for_all(
+    process: Callable[[], tuple[RateLimiter, SharedCache]],
+) -> None:
+    def work() -> None:
+        limits, _ = process()
+        limit = Limit(f"s{next(_names)}", LARGE, DAY_S)
+        assert isinstance(limits.take(limit), Taken)
+        limits.close()
+        crowd = [gevent.spawn(limits.take, limit) for _ in range(40)]
+        gevent.joinall(crowd, timeout=10)
+        assert all(isinstance(each.value, Taken) for each in crowd)
+        assert limits.read_used(limit) == 1 + 1 + REQUESTS_MAX
+
+    within_one(DAY_S, work)
+
+
 def test_never_more_than_the_limit_and_all_of_it(
     process: Callable[[], tuple[RateLimiter, SharedCache]],
 ) -> None:
