@@ -85,6 +85,7 @@ def former_desk(
             assert undone.status == 0, undone.stderr
     with StartGateway(stores, tmp_path) as starter:
         options: dict[str, Any] = {"database_url": url, "project": former, "worker": True}
+        options["is_forked"] = False
         with counting_gateway(starter, tmp_path, **options) as between:
             catalogue = tmp_path / "plain.yaml"
             catalogue.write_text(bench.as_yaml(bench.personas(simulator), bench.plain_models()))

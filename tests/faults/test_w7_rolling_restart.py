@@ -28,7 +28,9 @@ ROUNDS = [pytest.param(SMALL, id="small"), pytest.param(FULL, id="full", marks=p
 def counted_gateway(stores: Bed, tmp_path: Path) -> Iterator[Between]:
     with (
         StartGateway(stores, tmp_path) as starter,
-        counting_gateway(starter, tmp_path, DATABASE_POOL_SIZE=str(POOL)) as counted_gateway,
+        counting_gateway(
+            starter, tmp_path, is_forked=False, DATABASE_POOL_SIZE=str(POOL)
+        ) as counted_gateway,
     ):
         yield counted_gateway
 

@@ -103,7 +103,7 @@ def test_who_waits_for_a_master_hears_when_all_its_workers_accept(
     start_gateway: StartGateway,
 ) -> None:
     """Two masters share a socket, so that HTTP would not tell which of them answers."""
-    server = start_gateway(WEB_CONCURRENCY="2")
+    server = start_gateway(is_forked=False, WEB_CONCURRENCY="2")
     first = server._web
     assert first is not None
     assert server.manage("wait_ready", "--pid", str(first.pid))["ready"]

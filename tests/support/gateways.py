@@ -63,16 +63,20 @@ class StartGateway:
         database_url: str = "",
         redis_url: str = "",
         project: Path = PROJECT,
+        is_forked: bool = True,
         **env: str,
     ) -> GatewayServer:
-        """The same, not started yet; `project` is the checkout that it runs."""
+        """The same, not started yet; `project` is the checkout that it runs. A test of starts or
+        stops has it not `is_forked`."""
         home = self._folder / f"gateway-{len(self._servers)}"
         home.mkdir()
         redis = "" if redis_url == "none" else redis_url or self._bed.redis_url
         base = self._bed.environment(
             home=home, database_url=database_url or self._new_database(), redis_url=redis
         )
-        server = GatewayServer(env=base | env, folder=home, worker=worker, project=project)
+        server = GatewayServer(
+            env=base | env, folder=home, worker=worker, project=project, is_forked=is_forked
+        )
         self._servers.append(server)
         return server
 

@@ -6,6 +6,7 @@ stdin and answers with one JSON line, an `Outcome`.
 
 import io
 import json
+import socket
 import subprocess
 import sys
 from contextlib import redirect_stderr, redirect_stdout
@@ -14,9 +15,11 @@ from pathlib import Path
 from threading import Lock
 from typing import Any
 
-from tests.support.processes import dies_with_parent
+from tests.support import processes
+from tests.support.fork_server import can_fork, fork
+from tests.support.processes import Process, dies_with_parent
 
-PROJECT = Path(__file__).resolve().parents[2]
+PROJECT = processes.PROJECT
 
 
 @dataclass(frozen=True)
@@ -55,27 +58,36 @@ class ManageHost:
 
     def __init__(self, env: dict[str, str], project: Path = PROJECT) -> None:
         self._lock = Lock()
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "tests.support.manage"],
-            cwd=project,
-            env=env,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            preexec_fn=dies_with_parent(),
-        )
+        theirs, ours = socket.socketpair()
+        command = [sys.executable, "-m", "tests.support.manage"]
+        self._process: Process
+        with theirs:
+            end = theirs.fileno()
+            if can_fork(env, project):
+                main = "tests.support.manage:answer_commands"
+                self._process = fork(main, command[2:], env=env, fds={0: end, 1: end})
+            else:
+                self._process = subprocess.Popen(
+                    command,
+                    cwd=project,
+                    env=env,
+                    stdin=end,
+                    stdout=end,
+                    preexec_fn=dies_with_parent(),
+                )
+        self._talk = ours.makefile("rw")
+        ours.close()
 
     def run(self, *arguments: str) -> Outcome:
-        assert self._process.stdin
-        assert self._process.stdout
         # Two threads of a test must not read each other's answer.
         with self._lock:
-            self._process.stdin.write(json.dumps(arguments) + "\n")
-            self._process.stdin.flush()
-            return Outcome(**json.loads(self._process.stdout.readline()))
+            self._talk.write(json.dumps(arguments) + "\n")
+            self._talk.flush()
+            return Outcome(**json.loads(self._talk.readline()))
 
     def close(self) -> None:
-        self._process.communicate(timeout=60)
+        self._talk.close()
+        self._process.wait(60)
 
 
 def _run_here(arguments: list[str]) -> Outcome:
@@ -95,7 +107,11 @@ def _run_here(arguments: list[str]) -> Outcome:
     return Outcome(status, out.getvalue(), err.getvalue())
 
 
-if __name__ == "__main__":
+def answer_commands() -> None:
     for line in sys.stdin:
         sys.stdout.write(json.dumps(asdict(_run_here(json.loads(line)))) + "\n")
         sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    answer_commands()

@@ -9,11 +9,23 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import Protocol
 
 from tests.support.promptness import PATIENCE_S
 
+PROJECT = Path(__file__).resolve().parents[2]
 _PR_SET_PDEATHSIG = 1
 _LIBC = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
+
+
+class Process(Protocol):
+    """What starting gives: `subprocess.Popen`, or a child of a fork server."""
+
+    @property
+    def pid(self) -> int: ...
+    def poll(self) -> int | None: ...
+    def wait(self, timeout: float | None = None) -> int: ...
+    def send_signal(self, sig: int, /) -> None: ...
 
 
 def dies_with_parent(death_signal: int = signal.SIGKILL) -> Callable[[], None]:
@@ -58,7 +70,7 @@ def spawn(
         )
 
 
-def stop(process: subprocess.Popen[bytes], *, grace_s: float, how: int = signal.SIGTERM) -> int:
+def stop(process: Process, *, grace_s: float, how: int = signal.SIGTERM) -> int:
     """Ask the process to end; past the grace kill its whole group. Returns its exit status."""
     if process.poll() is None:
         process.send_signal(how)
@@ -68,7 +80,7 @@ def stop(process: subprocess.Popen[bytes], *, grace_s: float, how: int = signal.
         return kill(process)
 
 
-def kill(process: subprocess.Popen[bytes]) -> int:
+def kill(process: Process) -> int:
     """SIGKILL to the process and its group."""
     if process.poll() is None:
         os.killpg(process.pid, signal.SIGKILL)

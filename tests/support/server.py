@@ -1,16 +1,17 @@
 """A running gateway for tests: gunicorn, and if asked a Celery worker, on stores of its own."""
 
 import json
+import os
 import socket
-import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import requests
 
 from tests.support import processes
+from tests.support.fork_server import can_fork, fork
 from tests.support.manage import PROJECT, ManageHost, Outcome
 
 _BIN = Path(sys.executable).parent
@@ -24,7 +25,8 @@ class GatewayServer:
     """Listens on a socket this process opened, so a restart keeps its address.
 
     `env` is the whole environment of the server and its commands; `folder` takes the logs.
-    `project` is the checkout that the next process runs.
+    `project` is the checkout that the next process runs. Where a test is about starts or stops,
+    it is not `is_forked`.
     """
 
     def __init__(
@@ -34,6 +36,7 @@ class GatewayServer:
         folder: Path,
         worker: bool = False,
         project: Path = PROJECT,
+        is_forked: bool = True,
     ) -> None:
         self.folder = folder
         self.project = project
@@ -43,8 +46,9 @@ class GatewayServer:
         self.base_url = f"{self.root_url}/api/v1"
         self.env = {**env, "HOST": "127.0.0.1", "PORT": str(port)}
         self._has_worker = worker
-        self._web: subprocess.Popen[bytes] | None = None
-        self._worker: subprocess.Popen[bytes] | None = None
+        self._is_forked = is_forked
+        self._web: processes.Process | None = None
+        self._worker: processes.Process | None = None
         self._commands: ManageHost | None = None
 
     @property
@@ -56,11 +60,11 @@ class GatewayServer:
     def start(self, *, until_ready: bool = True) -> None:
         """Start web (and worker); return once `/readyz` is 200, or at least answers."""
         bind = self._listener.fileno()
-        self._web = processes.spawn(
+        self._web = self._begin(
+            "web.log",
+            "gunicorn.app.wsgiapp:run",
             [_BIN / "gunicorn", "-c", "gateway/gunicorn.conf.py"],
-            log=self.folder / "web.log",
             env={**self.env, "GATEWAY_BIND": f"fd://{bind}"},
-            cwd=self.project,
             pass_fds=[bind],
         )
         if self._has_worker:
@@ -69,12 +73,25 @@ class GatewayServer:
 
     def start_worker(self) -> None:
         options = ["--concurrency", "1", "--without-mingle", "--without-gossip"]
-        self._worker = processes.spawn(
-            [_BIN / "celery", "--quiet", "-A", "gateway", "worker", *options],
-            log=self.folder / "worker.log",
-            env=self.env,
-            cwd=self.project,
-        )
+        command = [_BIN / "celery", "--quiet", "-A", "gateway", "worker", *options]
+        self._worker = self._begin("worker.log", "celery.__main__:main", command, env=self.env)
+
+    def _begin(
+        self,
+        log_name: str,
+        main: str,
+        command: Sequence[object],
+        *,
+        env: Mapping[str, str],
+        pass_fds: Sequence[int] = (),
+    ) -> processes.Process:
+        log = self.folder / log_name
+        if not (self._is_forked and can_fork(env, self.project)):
+            words = [str(each) for each in command]
+            return processes.spawn(words, log=log, env=env, cwd=self.project, pass_fds=pass_fds)
+        with log.open("ab") as out, Path(os.devnull).open("rb") as nothing:
+            fds = {0: nothing.fileno(), 1: out.fileno(), 2: out.fileno()}
+            return fork(main, command, env=env, fds=fds | {each: each for each in pass_fds})
 
     def wait_ready(self, *, expected: frozenset[int] | set[int] = frozenset({200})) -> None:
         def ready() -> bool:
