@@ -4,6 +4,7 @@ Tests that use them are nightly: what is missing is installed where root may, el
 """
 
 import fcntl
+import hashlib
 import os
 import shutil
 import subprocess
@@ -21,11 +22,13 @@ from tests.support.manage import PROJECT
 # Of a kind that takes minutes to make; kept for later runs on the same machine.
 STORE: Final = Path(tempfile.gettempdir()) / "gateway-containers"
 RELEASE: Final = "bookworm"
-# What the stand-ins of other projects' images need, beside the gateway's own base.
+# What a machine and the stand-ins of other projects' images need, beside the gateway's own base.
 PACKAGES: Final = (
-    *("python3", "python3-venv", "ca-certificates"),
+    *("python3", "python3-venv", "ca-certificates", "systemd-sysv", "dbus"),
     *("postgresql", "redis-server", "caddy", "bubblewrap", "openssl", "curl"),
 )
+# Other packages make another root.
+_DIGEST: Final = hashlib.sha256(" ".join(PACKAGES).encode()).hexdigest()[:8]
 # Engines ask for more open files than a machine may give.
 LIMITS: Final = ("--ulimit", "nofile=4096:4096", "--ulimit", "nproc=4096:4096")
 
@@ -57,7 +60,7 @@ def root_archive() -> Path:
     """A Debian root with `PACKAGES`, as a tar."""
     need(mmdebstrap="mmdebstrap")
     STORE.mkdir(exist_ok=True)
-    file = STORE / "root.tar"
+    file = STORE / f"root-{_DIGEST}.tar"
     with _locked("root"):
         if not file.exists():
             begun = file.with_suffix(".new.tar")
@@ -71,7 +74,7 @@ def root_archive() -> Path:
 def base_image() -> str:
     """That root as an image."""
     need(podman="podman", runc="runc", buildah="buildah")
-    name = "localhost/gateway-test-base:1"
+    name = f"localhost/gateway-test-base:{_DIGEST}"
     archive = root_archive()
     with _locked("image"):
         known = subprocess.run(["podman", "image", "exists", name], check=False)
