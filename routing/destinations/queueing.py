@@ -25,9 +25,9 @@ _BROKER_S: Final = 2.0
 LossReason = Literal["crowd", "database", "broker", "queue_full", "sealed", "receiver"]
 LOST_TRACES: Final = Counter(
     "gateway_destination_traces_lost_total",
-    "Traces that destinations did not get, by reason: `crowd` where too many came at once, "
-    "`database` and `broker` where these were gone, `queue_full` where workers are behind, "
-    "`sealed` where the master key is another, `receiver` where three tries failed.",
+    "Traces that destinations did not get, by reason. `crowd`: too many came at once. "
+    "`database`, `broker`: these were gone. `queue_full`: workers are behind. "
+    "`sealed`: the master key is another. `receiver`: three tries failed.",
     "reason",
 )
 

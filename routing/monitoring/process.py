@@ -67,8 +67,8 @@ ENDPOINTS: Final = Gauge(
 )
 UNHEALTHY: Final = Gauge(
     "gateway_endpoints_unhealthy",
-    "Endpoints that are tried last, by state: `unstable` after an outage, `parked` after a 429, "
-    "`half_open` where the next request tries again, `failing` where most tries fail.",
+    "Endpoints that are tried last, by state: `unstable` after an outage, `parked` after a 429. "
+    "`half_open`: the next request tries again. `failing`: most tries fail.",
     *("provider", "state"),
     mode="livemax",
 )

@@ -106,8 +106,8 @@ TOOL_CALLS: Final = Counter(
 )
 GUARD_CHECKS: Final = Counter(
     "gateway_guard_checks_total",
-    "Looks of external guards (`moderation`, `decision`) at `input` or `output`, by what they came "
-    "to: `passed`, `flagged`, `blocked`, `would be blocked` or `failed`.",
+    "Looks of external guards (`moderation`, `decision`) at `input` or `output`, by their result: "
+    "`passed`, `flagged`, `blocked`, `would be blocked` or `failed`.",
     *("guard", "side", "result"),
 )
 CACHE_HITS: Final = Counter(

@@ -33,8 +33,9 @@ HOLDS_EXPIRED: Final = ScrapedGauge(
 )
 LOW_CREDIT: Final = ScrapedGauge(
     "gateway_account_low_credit_usd",
-    "What is left to accounts that have less than a tenth of what they bought, in USD, nothing and "
-    "debts too; of the 20 that have least, of those with entries in the last 30 days.",
+    "What is left to accounts that have less than a tenth of what they bought, in USD; it may be "
+    "nothing or a debt. It lists the 20 that have least, of those with entries in the last 30 "
+    "days.",
     "account",
 )
 
