@@ -213,7 +213,7 @@ def show_home(request: HttpRequest, page: PageContext) -> HttpResponse:
     return render_page(request, page, "console/home.html", context)
 
 
-# What looks at a whole month is asked for once the page stands, each in a part of its own.
+# Parts that read a whole month are loaded after the page, each by a request of its own.
 
 
 @page
@@ -254,8 +254,7 @@ def show_top_keys(request: HttpRequest, page: PageContext) -> HttpResponse:
 
 
 def list_key_titles(scope: Scope) -> list[str]:
-    """By what the usage of keys is told of in this view: where there is but one, there is no
-    list."""
+    """The lists that the usage of keys makes in this view. One workspace alone makes none."""
     if scope.view.is_own:
         return ["Keys"]
     has_several = scope.view.workspace_ids is None or len(scope.view.workspace_ids) > 1

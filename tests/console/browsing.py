@@ -56,6 +56,9 @@ def sign_in(browser: Browser, facts: dict[str, Any], **options: Any) -> Page:
 
 
 def open_whole(tab: Page, path: str) -> None:
-    """Open a page, with the parts that it asks for once it stands. Live parts ask for ever."""
+    """Open a page and wait for the parts that it loads after itself.
+
+    Live parts ask for ever, so the network never rests.
+    """
     tab.goto(path)
     expect(tab.locator("[hx-trigger=load].htmx-request")).to_have_count(0)
