@@ -65,11 +65,15 @@ def _port_of(folder: Path) -> int:
 class PostgresCluster:
     """One cluster in `folder`, listening on a Unix socket there and, if asked, on loopback.
 
-    `durable` keeps fsync on, for tests that kill it and count what survived.
+    `durable` keeps fsync on, for tests that kill it and count what survived. It also listens
+    on `address`, and trusts the network there.
     """
 
-    def __init__(self, folder: Path, *, durable: bool = False, tcp: bool = False) -> None:
+    def __init__(
+        self, folder: Path, *, durable: bool = False, tcp: bool = False, address: str = ""
+    ) -> None:
         self.folder = folder
+        self._address = address
         self.port = _port_of(folder) if tcp else 5432
         self._durable = durable
         self._tcp = tcp
@@ -93,7 +97,7 @@ class PostgresCluster:
         if not data.exists():
             self._make(data)
         settings = {
-            "listen_addresses": "127.0.0.1" if self._tcp else "",
+            "listen_addresses": ",".join(filter(None, ["127.0.0.1" * self._tcp, self._address])),
             "port": str(self.port),
             "unix_socket_directories": str(self.folder),
             "fsync": "on" if self._durable else "off",
@@ -130,6 +134,9 @@ class PostgresCluster:
             check=True,
             stdout=subprocess.DEVNULL,
         )
+        if self._address:
+            with (data / "pg_hba.conf").open("a") as rules:
+                rules.write("host all all samenet trust\n")
 
     def _answers(self) -> bool:
         assert self._process is not None
