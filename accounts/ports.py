@@ -11,11 +11,11 @@ UsageScope = Literal["account", "workspace", "key"]
 class KeyTrial(NamedTuple):
     """A provider's verdict on a key: `accepted`, `refused`, or `untold` where it gave none.
 
-    `said` puts it into words, without the key.
+    `explanation` puts it into words, without the key.
     """
 
     verdict: Literal["accepted", "refused", "untold"]
-    said: str
+    explanation: str
 
 
 class ByokUsage(NamedTuple):

@@ -81,7 +81,8 @@ def use_link(public_id: str, token: str) -> User | None:
 
 
 def have_link_mailed(name: str) -> bool:
-    """Have a worker mail a link to whom the name or address belongs; whether it was told.
+    """Have a worker mail a link to the person with this name or address. Returns whether the worker
+    has the task.
 
     Whoever asks learns nothing of who is here, neither by the answer nor by its time.
     """

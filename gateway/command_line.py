@@ -44,7 +44,7 @@ def manage(arguments: Sequence[str]) -> int:
 
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "gateway.settings")
     try:
-        # A job told to a broker of nobody's would wait until somebody looks for lost ones.
+        # A job that nobody's broker takes would wait until somebody looks for lost ones.
         if not (env.text("REDIS_URL") or os.environ.get(env.SUPERVISED)) and (
             url := run_in_progress().get("broker_url")
         ):

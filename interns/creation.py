@@ -60,8 +60,8 @@ class NewIntern:
 
 @dataclass(frozen=True, slots=True)
 class _Preparation:
-    """The row of a request and its intern. `lease` is of the provisioning that is to be told of,
-    `before` what is restored where nobody can be."""
+    """The row of a request and its intern. `lease` is of the provisioning to publish, `before` what
+    is restored where the queue is out of reach."""
 
     creation: InternCreation
     intern: Intern
@@ -198,7 +198,7 @@ def _build_row(
 
 
 def _build_unprovisioned(intern: Intern) -> Intern:
-    """What the intern is where its provisioning could not be told of."""
+    """The intern as it is where its provisioning could not be published."""
     return Intern(
         pk=intern.pk,
         status=Status.AWAITING_SLACK_INSTALL,
@@ -214,7 +214,7 @@ def _resume(creation: InternCreation, caller: Caller, now: datetime) -> _Prepara
     if creation.finished_at is not None or not creation.wants_provision:
         return _Preparation(creation, intern)
     if intern.status == Status.QUEUED and intern.picked_at is None and intern.lease_id is not None:
-        # It was committed, and perhaps nobody was told.
+        # It was committed, and perhaps never published.
         lease = leases.current_lease(intern)
         return _Preparation(creation, intern, lease, _build_unprovisioned(intern))
     if intern.status != Status.AWAITING_SLACK_INSTALL:

@@ -1,4 +1,4 @@
-"""History rows, written in the transaction of the move that they tell of."""
+"""History rows, written in the transaction of the move that they describe."""
 
 from datetime import UTC, datetime
 from uuid import UUID

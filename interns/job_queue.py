@@ -44,7 +44,7 @@ class _Publishing(threading.Thread):
     def run(self) -> None:
         try:
             self._publish()
-        except Exception as error:  # noqa: BLE001 - Whatever it is, nobody was told.
+        except Exception as error:  # noqa: BLE001 - Whatever it is, nothing was published.
             self.error = error
 
     def _publish(self) -> None:

@@ -166,7 +166,7 @@ def load_intern(intern_id: UUID) -> Intern:
 
 def publish_or_undo(lease: InternLease, before: Intern, by: str) -> None:
     """Publish, or take the operation back: all is then as in `before`, and `UpstreamUnavailable` is
-    raised. Where a worker has it already, it was told."""
+    raised. Where a worker has it already, it counts as published."""
     try:
         publish_operation(lease)
     except UpstreamUnavailable:

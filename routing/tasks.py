@@ -51,7 +51,7 @@ def record_endpoint_history() -> int:
 @shared_task(soft_time_limit=60, time_limit=90)
 def probe_providers() -> int:
     """Ask those providers that are due whether they answer."""
-    return probes.probe_due(datetime.now(UTC))
+    return probes.probe_due_providers(datetime.now(UTC))
 
 
 # In a pool of threads, which knows no time limits.

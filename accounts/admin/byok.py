@@ -271,7 +271,7 @@ class ByokCredentialAdmin(PageAdmin):
 
     def _tell(self, request: HttpRequest, form: Any) -> None:
         if form.trial is not None:
-            messages.info(request, f"The key was tried: {form.trial.said}.")
+            messages.info(request, f"The key was tried: {form.trial.explanation}.")
 
     def delete_model(self, request: HttpRequest, obj: Any) -> None:
         delete_credential(row=obj, by=operator_actor(request.user))

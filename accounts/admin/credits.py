@@ -171,7 +171,7 @@ else:
 
 
 class _PageTexts(NamedTuple):
-    """A page's title, what the object's log says afterwards, and what the operator is told."""
+    """A page's title, what the object's log says afterwards, and the message to the operator."""
 
     title: str
     logged: str

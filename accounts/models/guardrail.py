@@ -83,7 +83,7 @@ class Guardrail(models.Model):
     )
     external_guards = _list()
     allowed_data_regions = _list()
-    # Counts the changes, so that of two at a time one is told.
+    # Counts the changes, so that of two at a time one is refused.
     revision = models.PositiveBigIntegerField(default=0, editable=False)
     created_at = models.DateTimeField(auto_now_add=True)
     updated_at = models.DateTimeField(null=True, blank=True, editable=False)

@@ -37,7 +37,7 @@ class AuditRecord(models.Model):
     """
 
     at = models.DateTimeField()
-    # A record outlives what it tells of. The index below begins with the account.
+    # A record outlives its subject. The index below begins with the account.
     account = models.ForeignKey(
         Account,
         on_delete=models.DO_NOTHING,

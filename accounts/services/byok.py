@@ -50,7 +50,7 @@ class ProviderKeyRefused(SchemaInvalid):
     """The provider itself says that the key is none of its."""
 
     def __init__(self, trial: KeyTrial) -> None:
-        text = f"Invalid input: {trial.said}, so it does not take this key"
+        text = f"Invalid input: {trial.explanation}, so it does not take this key"
         super().__init__([Issue("key", text)])
 
 
@@ -267,7 +267,7 @@ def _build_key_columns(credential_id: UUID, key: str, trial: KeyTrial) -> JsonOb
     return {
         "sealed": seal_key(credential_id, key),
         "label": mask_key(key),
-        "key_said": trial.said[:200],
+        "key_said": trial.explanation[:200],
     }
 
 

@@ -210,8 +210,8 @@ def _read_annotated_guardrail(
 
 @contextmanager
 def _refuse_default_guardrail(account_id: UUID, guardrail_id: UUID) -> Iterator[None]:
-    """A default guardrail is told for what it is, before anything else that is wrong, and also
-    where it is not configured."""
+    """A default guardrail is refused as such before anything else that is wrong, and also where it
+    is not configured."""
     try:
         yield
     except (NotFound, SchemaInvalid):

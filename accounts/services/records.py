@@ -1,4 +1,4 @@
-"""Audit records, written in the transaction of the change they tell of.
+"""Audit records, written in the transaction of the change that they describe.
 
     with transaction.atomic():
         before = read_fields(workspace, _FACTS)

@@ -1,8 +1,8 @@
 """Requests that are to happen once, however often they are sent with one `Idempotency-Key`.
 
 The row is the truth, in every process. Whoever inserts it carries the request out and owns its
-lease; the others are told to wait, or what was answered. Only good answers are remembered: after a
-refusal the row goes, and the next one begins anew.
+lease. The others get the answer, or have to wait. Only good answers are remembered: after a refusal
+the row goes, and the next one begins anew.
 
 A process that dies leaves its row behind. A later try may take it over once its lease and the hold
 of its generation have ended, unless that was charged. It then settles the old generation for
@@ -91,7 +91,7 @@ class RequestInProgress(Conflict):
 
 
 class AnswerNotStored(Conflict):
-    """It was carried out; what was answered is not there to be told again."""
+    """It was carried out; its answer was not stored and cannot be given again."""
 
     def __init__(self, row: RepeatableRequest) -> None:
         metadata = {"reason": "answer_not_kept", "retryable": False}

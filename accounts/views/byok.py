@@ -26,7 +26,7 @@ from accounts.views.managed import (
     read_id,
     read_workspace_id,
 )
-from accounts.views.schemas.fields import Id, KeyHash, each_once
+from accounts.views.schemas.fields import Id, KeyHash, drop_repetitions
 from gateway.database.db import Lane, run_queries
 from gateway.http.errors import SchemaInvalid
 from gateway.http.jsonio import JsonObject
@@ -74,9 +74,9 @@ _Key = Annotated[
     ),
     AfterValidator(_clean_key),
 ]
-_Words = Annotated[list[str], Field(max_length=_LISTED_MAX), AfterValidator(each_once)]
+_Words = Annotated[list[str], Field(max_length=_LISTED_MAX), AfterValidator(drop_repetitions)]
 _Hashes = Annotated[
-    list[KeyHash], Field(min_length=1, max_length=_LISTED_MAX), AfterValidator(each_once)
+    list[KeyHash], Field(min_length=1, max_length=_LISTED_MAX), AfterValidator(drop_repetitions)
 ]
 
 

@@ -1,4 +1,4 @@
-"""/credits: what the account bought and what it used; payments that providers tell of."""
+"""/credits: what the account bought and what it used; payments that providers report."""
 
 import hashlib
 import hmac
@@ -179,7 +179,7 @@ def is_signed(raw: Raw, signature: str, secret: str) -> bool:
 
 
 def _credit(payment: Payment) -> bool:
-    """Whether it was not told before. Raises `SchemaInvalid` and `Conflict`."""
+    """Whether it was reported for the first time. Raises `SchemaInvalid` and `Conflict`."""
     account = Account.objects.filter(pk=payment.account_id).first()
     if account is None:
         raise SchemaInvalid([Issue("account_id", "Invalid input: no such account")])

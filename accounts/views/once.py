@@ -46,8 +46,8 @@ def repeat_answer(kept: StoredAnswer) -> HttpResponseBase:
 
 
 def finish(claim: Claim, *, status: int, body: bytes | None, made: str = "") -> None:
-    """Remember that it was carried out. An answer that is there is told, whatever the database
-    does: the row stays, and nobody repeats the request."""
+    """Remember that it was carried out. The caller gets an answer that is there, whatever the
+    database does: the row stays, and nobody repeats the request."""
     _quietly(lambda: repeatable.finish_request(claim, status=status, body=body, made=made))
 
 

@@ -215,8 +215,8 @@ def find_assignable(guardrail: Guardrail, scope: Scope) -> Assignable:
 
 
 def list_assignments(guardrail: Guardrail, scope: Scope, text: str = "") -> Assignments:
-    """Those whose name contains the text. Who does not rule the account is told of the members
-    that it governs as well."""
+    """Those whose name contains the text. Who does not rule the account also sees the members that
+    it governs."""
     keys = find_assignable(guardrail, scope).keys.filter(name__icontains=text)
     people = Membership.objects.filter(account=scope.account, user__username__icontains=text)
     own_keys, other_keys = _split_assigned(keys.only("name", "hash"), guardrail, "name")

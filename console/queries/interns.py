@@ -204,7 +204,7 @@ def build_moves(rows: Sequence[InternTransition]) -> list[InternMove]:
     names = dict(User.objects.filter(public_id__in=ids).values_list("public_id", "username"))
     moves = []
     for row in rows:
-        # `user_1 with key 3` is told as `ada with key 3`.
+        # `user_1 with key 3` becomes `ada with key 3`.
         public_id, _, rest = row.by.partition(" ")
         if public_id == "worker":
             public_id, rest = "the gateway", rest.partition(" ")[2]

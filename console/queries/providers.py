@@ -186,8 +186,8 @@ class Incident(NamedTuple):
 def list_incidents(
     provider: Provider, samples: Sequence[Stretch], since: datetime, *, has_counts: bool
 ) -> list[Incident]:
-    """When at least half of the calls failed, and when the gateway told of it; newest first. How
-    many calls all accounts made is told to operators alone."""
+    """When at least half of the calls failed, and when the gateway reported it; newest first.
+    Operators alone see how many calls all accounts made."""
     found: list[Incident] = []
     calls = errors = 0
     for each in samples:
@@ -206,7 +206,7 @@ def list_incidents(
 
 
 def _list_reported_incidents(provider: Provider, since: datetime) -> list[Incident]:
-    """What watchers told of the provider: down, until it was back."""
+    """What watchers reported of the provider: down, until it was back."""
     events = Event.objects.filter(
         account__isnull=True, kind__in=("provider.down", "provider.up"), at__gte=since
     ).order_by("at")

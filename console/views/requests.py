@@ -96,7 +96,7 @@ class RefusedDetail:
 
     @property
     def facts(self) -> list[tuple[str, str]]:
-        """What the caller was told beside the text."""
+        """What the caller got beside the text."""
         detail = {name: v for name, v in self.record.detail.items() if v is not None}
         # The page's own words say which limit it was.
         detail.pop("limit_source", None)

@@ -18,7 +18,7 @@ State = Literal["ok", "warning", "problem", "unknown"]
 @dataclass(frozen=True)
 class Finding:
     """One sentence about one subject. Only a `problem` makes the doctor's exit status 1; `unknown`
-    is what cannot be told from here."""
+    is what cannot be seen from here."""
 
     subject: str
     state: State

@@ -17,8 +17,8 @@ _SENTINEL_PORT: Final = 26379
 
 class SentinelUrl(NamedTuple):
     """`redis+sentinel://user:password@host:port,host:port/database?service=NAME`. User and password
-    are the servers'; the sentinels' own is `sentinel_password`. `tls` is what connections to both
-    are told of it: nothing without."""
+    are the servers'; the sentinels' own is `sentinel_password`. `tls` has the options of
+    connections to both; empty without TLS."""
 
     sentinels: list[tuple[str, int]]
     service: str

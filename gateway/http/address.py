@@ -70,7 +70,7 @@ def clean_agent(text: str) -> str:
 
 
 def resolve_client(peer: str, forwarded: str, proxies: Sequence[Network]) -> str:
-    """The client of a connection from `peer` that was told `forwarded`."""
+    """The client of a connection from `peer` with the forwarding header `forwarded`."""
     return _name_client(_resolve_address(peer, forwarded, proxies))
 
 

@@ -182,7 +182,7 @@ class _Input(Protocol):
 
 def read_body(request: HttpRequest, *, bytes_max: int, hear: PieceListener | None = None) -> Raw:
     """The body, chunked or counted, inflated, within `ROUTER_BODY_TIMEOUT`; `bytes_max` holds for
-    what comes and for what it inflates to. `hear` is told each piece of what is returned.
+    what comes and for what it inflates to. `hear` gets each piece of what is returned.
 
     Raises `InvalidRequest` where it cannot be read or takes too long, `UnsupportedEncoding`, and
     `PayloadTooLarge`, before reading where it can. Raises `Unavailable` where large bodies take too

@@ -1,4 +1,4 @@
-"""What a caller can meet, by name, and the one JSON body all of it is told in."""
+"""What a caller can meet, by name, and the one JSON body of all of it."""
 
 from collections.abc import Sequence
 from typing import Any, ClassVar
@@ -144,7 +144,7 @@ class Unavailable(GatewayError):
 
 
 class DatabaseGone(Unavailable):
-    """The database does not answer. Each viewset says what its callers are told then."""
+    """The database does not answer. Each viewset says which message its callers get then."""
 
     default_reason = "database"
 

@@ -1,4 +1,4 @@
-"""What Django itself refuses, told in the API's JSON body."""
+"""What Django itself refuses, in the API's JSON body."""
 
 import sys
 

@@ -167,7 +167,7 @@ def _long_integers_as_text(value: object) -> Any:
     return value
 
 
-# The same few prices are told again and again.
+# The same few prices are written again and again.
 @lru_cache(maxsize=4096)
 def format_usd(amount_nano: int) -> str:
     """Nano-USD as a plain decimal: at most 9 places, never an exponent."""

@@ -38,7 +38,7 @@ class LeanViewSet(GenericViewSet[Any]):
     secret_answers: ClassVar[frozenset[str]] = frozenset()
     # Not where each request has a line anyhow.
     logs_refusals: ClassVar[bool] = True
-    # What a caller is told when the database does not answer.
+    # The error of a caller when the database does not answer.
     outage_error: ClassVar[Callable[[], GatewayError]] = DatabaseGone
     action_map: dict[str, str]
     beside: JsonObject
@@ -107,5 +107,5 @@ class LeanViewSet(GenericViewSet[Any]):
         return f"{request.method} {request.path_info}"
 
     def refusal(self, request: HttpRequest, error: GatewayError) -> HttpResponseBase:
-        """How a failure is told."""
+        """The response of a failure."""
         return error_response(error, **self.beside)

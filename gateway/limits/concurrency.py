@@ -110,7 +110,7 @@ class ConcurrencyLimiter:
         self._numbers = count()
         # A forked process goes on with another.
         self._process = f"{os.getpid()}-{secrets.token_hex(4)}"
-        # Is told the scopes in which this process has given places back.
+        # Called with the scopes in which this process has given places back.
         self.on_free: Callable[[set[str]], None] | None = None
 
     def take(self, bounds: Sequence[Bound]) -> list[Place] | Bound:

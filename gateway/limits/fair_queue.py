@@ -44,7 +44,7 @@ class Waiting:
 
 
 class QueueStay(NamedTuple):
-    """What a request is told of its waiting."""
+    """How long a request waited, and at which place it began."""
 
     place: int
     waited_s: float

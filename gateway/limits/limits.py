@@ -2,8 +2,8 @@
 
 One script takes from all the limits of a request or from none, by the store's own clock: exact
 across processes and nodes. Of large limits a process holds a little for a moment. While the store
-does not answer each process counts for itself, on from what it was last told, so that there is
-always a limit.
+does not answer each process counts for itself, from the store's last word on. So there is always a
+limit.
 """
 
 import math
@@ -45,9 +45,9 @@ class Limit(NamedTuple):
     counts_tokens: bool = False
 
 
-class Taken(NamedTuple):
-    """What was taken, and when the window of each limit began (Unix seconds). Of what `is_local`
-    the store knows nothing."""
+class WindowsTaken(NamedTuple):
+    """The limits that a request was taken from, and when the window of each began (Unix seconds).
+    The store knows nothing of one that `is_local`."""
 
     limits: tuple[Limit, ...]
     starts: tuple[int, ...]
@@ -66,7 +66,7 @@ class Exceeded(NamedTuple):
         return find_window_start(self.at_s, self.limit.window_s) + self.limit.window_s
 
 
-class Standing(NamedTuple):
+class RemainingLimit(NamedTuple):
     """How much is left of a limit, until the Unix time at which its window ends."""
 
     left: int
@@ -105,11 +105,11 @@ class RateLimiter:
         # By scopes, of which the store last gave room for more requests: who asks for it now.
         self._asking: OrderedDict[tuple[str, ...], Event | None] = OrderedDict()
 
-    def take(self, *limits: Limit) -> Taken | Exceeded:
+    def take(self, *limits: Limit) -> WindowsTaken | Exceeded:
         """Take from all of them, or from none where one is used up."""
         starts = self._leases.take(limits)
         if starts is not None:
-            return Taken(limits, starts)
+            return WindowsTaken(limits, starts)
         scopes = tuple(each.scope for each in limits)
         if scopes not in self._asking:
             return self._ask(scopes, limits)
@@ -117,7 +117,7 @@ class RateLimiter:
             # Of a crowd one asks for all.
             asking.wait()
             starts = self._leases.take(limits)
-            return self._ask(scopes, limits) if starts is None else Taken(limits, starts)
+            return self._ask(scopes, limits) if starts is None else WindowsTaken(limits, starts)
         event = self._asking[scopes] = Event()
         try:
             return self._ask(scopes, limits)
@@ -126,13 +126,13 @@ class RateLimiter:
             if self._asking.get(scopes) is event:
                 self._asking[scopes] = None
 
-    def _ask(self, scopes: tuple[str, ...], limits: tuple[Limit, ...]) -> Taken | Exceeded:
+    def _ask(self, scopes: tuple[str, ...], limits: tuple[Limit, ...]) -> WindowsTaken | Exceeded:
         asked_at = self._leases.clock()
         answer = self._store.take(limits)
         taken = self._apply_answer(limits, answer) if answer else self._take_locally(limits)
         if answer is None or not answer.more:
             self._asking.pop(scopes, None)
-        elif isinstance(taken, Taken):
+        elif isinstance(taken, WindowsTaken):
             more, at_s = answer.more, answer.at_s
             self._leases.put(limits, taken.starts, more, at_s=at_s, asked_at=asked_at)
             if scopes not in self._asking:
@@ -151,7 +151,7 @@ class RateLimiter:
         found = (
             self._apply_answer(without_cost, answer) if answer else self._take_locally(without_cost)
         )
-        if isinstance(found, Taken):
+        if isinstance(found, WindowsTaken):
             return None
         return found._replace(limit=limits[without_cost.index(found.limit)])
 
@@ -177,20 +177,20 @@ class RateLimiter:
             return answer.used[0]
         return count_at(self._counts.get(limit.scope), self._clock(), limit.window_s).used
 
-    def find_tightest(self, limits: Sequence[Limit]) -> Standing:
+    def find_tightest(self, limits: Sequence[Limit]) -> RemainingLimit:
         """Of which of them the least is left, as far as this process knows."""
         now = math.floor(self._clock())
-        found: Standing | None = None
+        found: RemainingLimit | None = None
         for limit in limits:
             count = self._counts.get(limit.scope)
             start = now - now % limit.window_s
             left = limit.most - (count.used if count is not None and count.start == start else 0)
             if found is None or left < found.left:
-                found = Standing(left, limit, start + limit.window_s)
+                found = RemainingLimit(left, limit, start + limit.window_s)
         assert found is not None, "of no limits none is the tightest"
         return found if found.left >= 0 else found._replace(left=0)
 
-    def add(self, taken: Taken, amounts: Sequence[int]) -> None:
+    def add(self, taken: WindowsTaken, amounts: Sequence[int]) -> None:
         """Add to what is used of each limit that was taken from; less than zero gives back. Of a
         window that is over nothing is to be corrected. Nobody waits for it."""
         if not any(amounts):
@@ -210,16 +210,18 @@ class RateLimiter:
             if count is not None and count.start == start:
                 self._note(scope, WindowCount(start, max(0, count.used + amount)))
 
-    def give_back(self, taken: Taken) -> None:
+    def give_back(self, taken: WindowsTaken) -> None:
         """Undo a `take`."""
         self.add(taken, [-limit.cost for limit in taken.limits])
 
     def close(self) -> None:
-        """Give back what is held of any limit, and wait until that is told."""
+        """Give back what is held of any limit, and wait until the store has it."""
         self._leases.close()
         self._store.flush()
 
-    def _apply_answer(self, limits: tuple[Limit, ...], answer: LimitAnswer) -> Taken | Exceeded:
+    def _apply_answer(
+        self, limits: tuple[Limit, ...], answer: LimitAnswer
+    ) -> WindowsTaken | Exceeded:
         """What the store says, remembered for when it says nothing."""
         starts = tuple(find_window_start(answer.at_s, limit.window_s) for limit in limits)
         for limit, start, used in zip(limits, starts, answer.used, strict=True):
@@ -227,9 +229,9 @@ class RateLimiter:
         if answer.refused:
             at = answer.refused - 1
             return Exceeded(limits[at], answer.used[at], answer.at_s)
-        return Taken(limits, starts)
+        return WindowsTaken(limits, starts)
 
-    def _take_locally(self, limits: tuple[Limit, ...]) -> Taken | Exceeded:
+    def _take_locally(self, limits: tuple[Limit, ...]) -> WindowsTaken | Exceeded:
         now = self._clock()
         counts = [count_at(self._counts.get(each.scope), now, each.window_s) for each in limits]
         for limit, count in zip(limits, counts, strict=True):
@@ -237,7 +239,7 @@ class RateLimiter:
                 return Exceeded(limit, count.used, now)
         for limit, count in zip(limits, counts, strict=True):
             self._note(limit.scope, WindowCount(count.start, count.used + limit.cost))
-        return Taken(limits, tuple(count.start for count in counts), is_local=True)
+        return WindowsTaken(limits, tuple(count.start for count in counts), is_local=True)
 
     def _note(self, scope: str, count: WindowCount) -> None:
         _keep(self._counts, scope, count)
@@ -251,7 +253,7 @@ def _keep(kept: OrderedDict[Name, T], scope: Name, value: T) -> None:
 
 
 def build_refusal(exceeded: Exceeded, *, source: str, message: str | None = None) -> RateLimited:
-    """The 429 for it; `source` is told as `limit_source`."""
+    """The 429 for it; `source` becomes `limit_source`."""
     reset_s = exceeded.reset_s
     headers = {
         "X-RateLimit-Limit": str(exceeded.limit.most),

@@ -12,7 +12,7 @@ from pydantic_core import PydanticCustomError
 from gateway.http.jsonio import JsonObject
 from gateway.http.resources import Body
 from gateway.limits.concurrency import Place
-from gateway.limits.limits import MINUTE_S, Taken
+from gateway.limits.limits import MINUTE_S, WindowsTaken
 from gateway.limits.weights import WeightField, Weights, build_weights
 
 LIMITS_MAX: Final = 32
@@ -218,6 +218,6 @@ class LimitsTaken(NamedTuple):
     """What a request took of windows, and its places among those under way. `weights` are those of
     the model that was asked, by the windows' scopes."""
 
-    windows: Taken | None
+    windows: WindowsTaken | None
     places: list[Place]
     weights: Mapping[str, int] = {}

@@ -7,7 +7,7 @@ from typing import Any, Final
 from gateway.database.outages import note_error
 from gateway.http.request_id import get_request_id
 
-# They tell of each message; what they have to say at INFO helps who looks for a fault in them.
+# They have a line for each message; what they log at INFO helps who looks for a fault in them.
 _LIBRARIES: Final = ("amqp", "asyncio", "celery", "kombu", "gunicorn", "multiprocessing")
 # Django's own line for each refused page would double ours. A pool's lines for each connection of a
 # database that is gone would double the one about that. Python's warnings are for who writes code.

@@ -30,8 +30,8 @@ class Reply:
     """One answer. Its owner reads it and then closes it; only ``abort`` may come from elsewhere.
 
     ``status`` is the HTTP status, ``headers`` has lower-case names (repeated ones joined by ", ").
-    ``sent_at`` and ``head_at`` are moments of the door's clock. ``reused`` tells of a pooled
-    connection, ``retried_fresh`` of a pooled one that had died and was replaced.
+    ``sent_at`` and ``head_at`` are moments of the door's clock. ``reused`` says that the connection
+    is a pooled one, ``retried_fresh`` that a pooled one had died and was replaced.
     """
 
     __slots__ = (

@@ -21,7 +21,7 @@ _HUSH = "ignore:You're running the worker with superuser privileges"
 
 
 class Simulated:
-    """Its command, and its address once it has told it in a file.
+    """Its command, and its address once its file has it.
 
     Restarted, it takes the same port again, because the catalogue names it.
     """

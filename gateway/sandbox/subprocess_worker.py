@@ -1,5 +1,5 @@
-"""A program of ours beside the process that serves: it is told and tells in frames, and ends when
-its owner lets go of it.
+"""A program of ours beside the process that serves. Both speak in frames, and it ends when its
+owner lets go of it.
 
 Nothing here waits inside of C: the socket is the event loop's own, and starting one does not copy
 the memory of the process. Frames have four bytes of length before them.

@@ -81,8 +81,8 @@ def start_init(limits: dict[str, Any], command: list[str]) -> NoReturn:
 
 
 def _reap_until_end(child: int) -> NoReturn:
-    """Until the command has ended, or nobody holds the other end of the pipe on file 0. Its owner's
-    death must not be told by a signal: one between different users is lost."""
+    """Until the command has ended, or nobody holds the other end of the pipe on file 0. No signal
+    can report its owner's death: one between different users is lost."""
     woken, wake = os.pipe()
     os.set_blocking(woken, False)
     os.set_blocking(wake, False)

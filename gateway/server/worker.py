@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 _LOOK_S = 0.1
 # A connection that has asked nothing for so long is between requests rather than about to ask.
 _QUIET_S = 1.0
-# For callers to be told and calls to be settled once time is up.
+# For answers to callers and settlements of calls once time is up.
 _TELLING_S = 2.0
 # Young objects that make the garbage collector look at them, which takes it some milliseconds.
 _YOUNG_MAX = 50_000
@@ -102,7 +102,7 @@ class RollingWorker(GeventWorker):
     """Accepts until it is replaced or stopped, then sees to the end what is under way.
 
     Replaced, it has as long as a call may last. Stopped, it has half of the master's
-    `graceful_timeout`; calls still running then are ended, told and settled in the other half.
+    `graceful_timeout`. Calls still running then are ended, answered and settled in the other half.
     """
 
     def __init__(self, *args: object, **kwargs: object) -> None:
@@ -237,8 +237,8 @@ class GatewayWorker(RollingWorker):
 
 
 class Logger(GunicornLogger):
-    """Leaves format and place to the root logger. Births, deaths and reloads are told by the hooks
-    of `gateway/gunicorn.conf.py`, so gunicorn adds what went wrong."""
+    """Leaves format and place to the root logger. The hooks of `gateway/gunicorn.conf.py` report
+    births, deaths and reloads, so gunicorn adds what went wrong."""
 
     def setup(self, cfg: object) -> None:
         level = logging.getLogger("gunicorn").level

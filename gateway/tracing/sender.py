@@ -110,8 +110,8 @@ class SpanSender:
             log.warning("%d spans are lost so far: %s", self.lost, why)
 
     def _convert(self, span: Span) -> ReadableSpan:
-        # Spans are made after the fact, with ids that providers were told long before: a tracer
-        # would decide on both anew.
+        # Spans are made after the fact, with ids that providers got long before. A tracer would
+        # decide on both anew.
         trace_id = int(span.trace_id, 16)
         parent = None
         if span.parent_id:

@@ -132,7 +132,7 @@ class InternCreationAdmin(ReadOnlyAdmin):
 
 @admin.register(InternHost)
 class InternHostAdmin(ReadOnlyAdmin):
-    """Machines that run interns, as each last told. `manage.py interns_host` drains one."""
+    """Machines that run interns, as each last reported. `manage.py interns_host` drains one."""
 
     list_display = (
         *("name", "last_seen_at", "draining", "interns", "free_memory_bytes", "memory_bytes"),

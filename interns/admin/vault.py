@@ -28,7 +28,7 @@ from interns.views.schemas.vault import LISTED_MAX, VALUE_CHARS_MAX
 class VaultAdmin(ReadOnlyAdmin):
     """Whose they are, how many secrets they hold, and which master key wraps their data keys."""
 
-    list_display = ("id", "account", "workspace", "intern", "secrets_held", "master_key_id")
+    list_display = ("id", "account", "workspace", "intern", "secret_count", "master_key_id")
     list_select_related = ("workspace__account", "intern")
     list_filter = ("master_key_id", "created_at")
     ordering = ("-created_at", "pk")
@@ -45,7 +45,7 @@ class VaultAdmin(ReadOnlyAdmin):
         return vault.workspace.account
 
     @admin.display(description="secrets", ordering="held")
-    def secrets_held(self, vault: Any) -> int:
+    def secret_count(self, vault: Any) -> int:
         return int(vault.held)
 
 

@@ -1,4 +1,4 @@
-"""What a runtime is told at boot, as JSON on its standard input.
+"""The settings that a runtime gets at boot, as JSON on its standard input.
 
 `isolation` is "bubblewrap", "container" or "none". The agent listens on the inherited descriptor
 `listen_fd`, or on the Unix socket `listen_path` that it makes itself.

@@ -20,7 +20,7 @@ _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class WorkspaceError(Exception):
-    """What the model is told when a path cannot be used."""
+    """What the model reads when a path cannot be used."""
 
 
 class AgentWorkspace:
@@ -154,5 +154,5 @@ class AgentDisk:
         return used
 
     def full_text(self) -> str:
-        """What the model is told where there is no room."""
+        """What the model reads where there is no room."""
         return f"Your disk is full ({self.bytes_max} bytes): remove files you do not need."

@@ -110,7 +110,9 @@ def _local_folder() -> str:
 
 
 class LocalArchives(FileSystemStorage):
-    """Files that only the gateway's own user reads, on the disk itself before anybody is told."""
+    """Files that only the gateway's own user reads, on the disk itself before anybody hears of
+    them.
+    """
 
     def __init__(self, **options: Any) -> None:
         super().__init__(file_permissions_mode=0o600, directory_permissions_mode=0o700, **options)

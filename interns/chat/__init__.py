@@ -1,1 +1,1 @@
-"""Talking to an intern: its turns, what it asks in between, and the stream that tells of both."""
+"""Talking to an intern: its turns, what it asks in between, and the stream of both."""

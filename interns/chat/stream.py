@@ -64,8 +64,8 @@ class _CallerGone(Exception):
 class TurnStream(WatchedStream):
     """One streamed request. A run whose caller left is cancelled.
 
-    `start` asks the runtime, and raises `ChatError` where it is told no; it knows what that means
-    for the row. From then on the row is this stream's.
+    `start` asks the runtime, and raises `ChatError` where it refuses; it knows what that means for
+    the row. From then on the row is this stream's.
     """
 
     def __init__(
@@ -99,7 +99,7 @@ class TurnStream(WatchedStream):
         self._renew_at = clock.moment() + limits.lease_s / _RENEWALS
         self._wrote_at = clock.moment()
         self._stream: RunStream | None = None
-        # Of the run: whether its end, or its pause, is in the row and told.
+        # Of the run: whether its end, or its pause, is in the row and sent.
         self._settled = False
         self._caller_gone = False
         self._work = self._serve()
@@ -123,7 +123,7 @@ class TurnStream(WatchedStream):
                 raise
             yield from self._end_with(error)
         except GreenletExit:
-            # The worker is stopping: the caller is told while there is still time.
+            # The worker is stopping: the caller hears it while there is still time.
             self._stopping = True
             if not begun:
                 raise

@@ -8,7 +8,14 @@ from uuid import UUID
 
 from gateway.database.db import DATABASE_GONE, Lane, run_queries
 from gateway.http.responses import log
-from gateway.limits.limits import MINUTE_S, Exceeded, Limit, Taken, build_refusal, rate_limiter
+from gateway.limits.limits import (
+    MINUTE_S,
+    Exceeded,
+    Limit,
+    WindowsTaken,
+    build_refusal,
+    rate_limiter,
+)
 from gateway.live_settings import settings
 from gateway.outbound.exchange import AbortHandle
 from gateway.tracing.open_span import OpenSpan
@@ -100,7 +107,7 @@ class TurnRequest:
 
     # --- Prompts --------------------------------------------------------------------------------
 
-    def _count_turn(self) -> Taken | None:
+    def _count_turn(self) -> WindowsTaken | None:
         most = settings.RATE_INTERN_TURNS
         if not most:
             return None
@@ -118,7 +125,7 @@ class TurnRequest:
         except ChatRefused as refused:
             if refused.reason == "run_ended":
                 # Its stream writes the row's end within a moment.
-                # One that waits for an answer has no stream that would tell of its end.
+                # One that waits for an answer has no stream that would report its end.
                 _in_rows(lambda: runs.close_waiting(steered.run_id, "run_ended", now=self._now()))
                 return False
             raise convert_refusal(refused) from refused
@@ -162,7 +169,8 @@ class TurnRequest:
             return self._driver.answer(self.intern_id, reply, deadline=deadline, abort=abort)
         except ChatRefused as refused:
             if refused.reason in ("bad_request", "intern_unreachable"):
-                # It was not told, or not convinced: the question is as open as before.
+                # The runtime did not get the answer, or did not take it: the question is as open as
+                # before.
                 _write_best_effort(lambda: runs.undo_reopen(lease, reopened.interaction_id))
             else:
                 self._driver.cancel(self.intern_id, lease.run_id)
@@ -207,7 +215,7 @@ def _convert_turn_refusal(refused: ChatRefused) -> ChatError:
     return ChatError("intern_rejected") if is_ours else convert_refusal(refused)
 
 
-def _return_turn(taken: Taken | None) -> None:
+def _return_turn(taken: WindowsTaken | None) -> None:
     if taken is not None:
         rate_limiter().give_back(taken)
 

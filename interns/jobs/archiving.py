@@ -78,7 +78,7 @@ def _archive(intern: Intern, driver: Driver) -> bool:
 
 def remove_destroyed(driver: Driver) -> int:
     """Remove disks of interns that were destroyed while they lived on another machine; how many.
-    One that no history tells of is not touched: the database may be another one than it was."""
+    One without any history row is not touched: the database may be another one than it was."""
     count = 0
     root = disk.interns_folder()
     for name in [each.name for each in root.iterdir()] if root.is_dir() else []:

@@ -200,7 +200,7 @@ def _hand_teardown_on(intern: Intern, now: datetime) -> bool:
     try:
         publish_operation(lease)
     except UpstreamUnavailable:
-        # The new machine's reaper tells of it once the lease has expired.
+        # The new machine's reaper publishes it once the lease has expired.
         log.warning("The teardown of intern %s waits for the queue", intern.pk)
     return True
 

@@ -71,7 +71,7 @@ class RuntimeStopped(Exception):
 
 
 def provision(lease: InternLease, driver: Driver, *, by: str) -> bool:
-    """Carry out what a message told of. Whether there was anything to do."""
+    """Carry out a message's provisioning. Whether there was anything to do."""
     picked = pick_up(lease, by=by)
     if picked is None:
         return False

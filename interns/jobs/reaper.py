@@ -1,6 +1,6 @@
 """What becomes of operations whose worker was lost (T12, T20): done again once, then given up.
 
-What no worker ever took up only waits, and is told of again.
+What no worker ever took up only waits, and is published again.
 """
 
 import logging
@@ -63,7 +63,7 @@ def publish_waiting() -> int:
     """Tell of every operation again that no worker of this machine has taken up; its first message
     may be lost.
 
-    Where it is not, the later one finds nothing to do. Returns how many could be told of.
+    Where it is not, the later one finds nothing to do. Returns how many could be published.
     """
     if hosts.is_impostor():
         return 0

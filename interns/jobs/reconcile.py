@@ -1,4 +1,4 @@
-"""Comparing runtimes with rows, both ways: leaked runtimes are stopped, lost ones are told of."""
+"""Comparing runtimes with rows, both ways: leaked runtimes are stopped, lost ones reported."""
 
 import logging
 from dataclasses import dataclass, field

@@ -28,7 +28,7 @@ _PAUSE_S: Final = 0.5
 
 
 def suspend(lease: InternLease, driver: Driver, *, by: str) -> bool:
-    """Carry out what a message told of. Whether there was anything to do."""
+    """Carry out the suspension that a message asks for. Returns whether there was one."""
     picked = pick_up(lease, by=by)
     if picked is None:
         return False
@@ -70,7 +70,7 @@ def _stop(intern: Intern, renewal: LeaseRenewal, driver: Driver) -> str | None:
 
 
 class TeardownFailed(Exception):
-    """A step went wrong: by which rule the intern moves, and what is told."""
+    """A step went wrong: by which rule the intern moves, and the error of its row."""
 
     def __init__(self, code: str, sentence: str, rule: MoveRule = MoveRule.TEARDOWN_FAILED) -> None:
         super().__init__(f"{code}: {sentence}")
@@ -78,7 +78,7 @@ class TeardownFailed(Exception):
 
 
 def tear_down(lease: InternLease, driver: Driver, *, by: str) -> bool:
-    """Carry out what a message told of. Whether there was anything to do."""
+    """Carry out the teardown that a message asks for. Returns whether there was one."""
     picked = pick_up(lease, by=by)
     if picked is None:
         return False

@@ -51,7 +51,7 @@ class Intern(models.Model):
     that carries out what is done to it, `disk_host` the one where its disk lies once it was booted.
     They differ while it moves. `is_disk_partial` says that an archive is being put onto that disk,
     or was by somebody who did not come to the end of it. `attached_vault_id` is borrowed, and kept
-    when its vault is gone. `runtime` holds what the driver told of the runtime that it started
+    when its vault is gone. `runtime` holds what the driver reported of the runtime that it started
     last. `budget_nano` becomes the limit of the key.
     """
 
@@ -224,7 +224,7 @@ class InternTransition(models.Model):
 
     intern_id = models.UUIDField()
     intern_name = models.CharField(max_length=17)
-    # The index below begins with the intern; a record outlives what it tells of.
+    # The index below begins with the intern; a record outlives its subject.
     account = models.ForeignKey(
         Account,
         on_delete=models.DO_NOTHING,

@@ -117,7 +117,7 @@ def list_spellings(value: str) -> set[bytes]:
     texts = {value, value.strip("\r\n")}
     spelled_texts = set(texts)
     if len(value) <= _TWICE_CHARS_MAX:
-        # Read as the wrong charset; and a body in JSON that is told within another one.
+        # Read as the wrong charset; and a body in JSON that stands within another one.
         texts |= {text.encode().decode("latin-1") for text in texts}
         spelled_texts = {
             json.dumps(text, ensure_ascii=each)[1:-1] for text in texts for each in _BOTH

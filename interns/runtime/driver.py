@@ -58,7 +58,7 @@ class NoDisk(ArchiveFailed):
 
 
 class ChatRefused(Exception):
-    """A runtime did not take what it was told, or ended a stream without its last event.
+    """A runtime refused its order, or ended a stream without its last event.
 
     `reason` is the API's: `busy`, `intern_unreachable`, `intern_rejected`, `stream_severed`,
     `timeout`, `turn_failed`, `interaction_unknown`, `interaction_not_pending`, `run_ended`,
@@ -94,7 +94,7 @@ class AgentAddress:
 
 @dataclass(frozen=True, slots=True)
 class AgentAccess:
-    """Where a runtime is talked to, and the token that it wants to be told."""
+    """The address of a runtime, and the token that it wants."""
 
     address: AgentAddress
     token: str = field(repr=False)

@@ -43,7 +43,7 @@ _LOG_LINES_MAX: Final = 1000
 
 @extend_schema(exclude=True)
 class TunnelViewSet(InternViewSet):
-    """What another machine signed. Whoever else asks is told that there is no such path."""
+    """What another machine signed. Anybody else gets a 404, as for an unknown path."""
 
     def answer(
         self, request: HttpRequest, intern_id: str, way: str, rest: str = ""

@@ -33,14 +33,14 @@ _TEXT: Final = "Say hello."
 
 @dataclass(frozen=True, slots=True)
 class EndpointTrial:
-    """How one went. `status` is the upstream's own, None when no answer came. `said` are the first
+    """How one went. `status` is the upstream's own, None when no answer came. `text` has the first
     words of its answer, or its own words on why there is none. Latency is in milliseconds."""
 
     endpoint: Endpoint
     ok: bool
     status: int | None
     latency_ms: int | None
-    said: str
+    text: str
 
 
 def trial_page(
@@ -81,10 +81,10 @@ def _try_endpoint(endpoint: Endpoint, credential: str | UnsealError | None) -> E
     kind = find_wire_kind(endpoint.provider.kind, outputs)
     if kind != EMBEDDINGS and kind not in CHAT_KINDS:
         text = f"Endpoints of kind {kind} cannot be tried from here."
-        return EndpointTrial(endpoint, ok=False, status=None, latency_ms=None, said=text)
+        return EndpointTrial(endpoint, ok=False, status=None, latency_ms=None, text=text)
     if isinstance(credential, UnsealError):
         text = f"The stored credential {credential}. Enter it again."
-        return EndpointTrial(endpoint, ok=False, status=None, latency_ms=None, said=text)
+        return EndpointTrial(endpoint, ok=False, status=None, latency_ms=None, text=text)
     started = time.monotonic()
     status: int | None = None
     try:

@@ -21,7 +21,7 @@ from routing.decisions.question import (
 # One letter each.
 LABELS_MAX: Final = len(LETTERS)
 _TOP: Final = 20
-# Some engines write a number such as -9999 for "never"; what is below cannot be told from it.
+# Some engines write a number such as -9999 for "never"; what is below counts as the same.
 _LOGPROB_MIN: Final = -10_000.0
 # A space before a word, as it is, and as tokenizers' vocabularies write it.
 _SPACES: Final = " \u2581\u0120"

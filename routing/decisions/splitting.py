@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 from routing.decisions.question import Judgement, TypedQuestion
 
-# Fewer cannot be told apart.
+# With fewer there is no choice.
 _LABELS_MIN: Final = 2
 
 

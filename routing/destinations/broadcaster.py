@@ -102,7 +102,7 @@ class Broadcaster:
             except DATABASE_GONE as error:
                 self._drop(size, "database", f"the database is gone: {type(error).__name__}")
                 continue
-            except Exception as error:  # noqa: BLE001 - Whatever the broker's client raises, nobody was told.
+            except Exception as error:  # noqa: BLE001 - Whatever the client raises, nothing was sent.
                 self._drop(size, "broker", f"the queue cannot be reached: {type(error).__name__}")
                 continue
             if left:
@@ -155,7 +155,7 @@ def is_wanted(destination: DestinationSummary, report: RequestReport) -> bool:
 
 
 def build_facts(report: RequestReport) -> TraceFacts:
-    """What destinations are told of a generation."""
+    """What destinations get of a generation."""
     record, caller = report.record, report.caller
     assert record is not None
     assert caller is not None

@@ -1,4 +1,4 @@
-"""What destinations are told of one generation, and how that travels to the worker.
+"""What destinations get of one generation, and how that travels to the worker.
 
 Content is trimmed, and media are left out. A batch is sealed: prompts lie in no queue in the clear.
 """

@@ -36,7 +36,7 @@ from routing.destinations.senders.interface import Sender
 _record: Final = partial(record_row, "destination")
 
 PER_TYPE_MAX: Final = 5
-# What a record tells. `version` is among them because a config changes without being told.
+# What a record tells. `version` is among them because a record does not show changes of a config.
 FACTS: Final = (
     *("type", "name", "workspace_id", "enabled", "privacy_mode", "sampling_rate", "api_key_ids"),
     *("filter_rules", "regions", "broadcast_generation_cost"),

@@ -41,7 +41,7 @@ class PriceOverride:
     utc_start: int = 0
     utc_end: int = _MINUTES_PER_DAY
 
-    def holds(self, prompt_tokens: int, minute: int) -> bool:
+    def applies(self, prompt_tokens: int, minute: int) -> bool:
         if self.min_prompt_tokens is not None and prompt_tokens <= self.min_prompt_tokens:
             return False
         if self.utc_start < self.utc_end:
@@ -170,7 +170,7 @@ class Prices:
         minute = moment.hour * 60 + moment.minute
         changes: JsonObject = {}
         for entry in self.overrides:
-            if entry.holds(prompt_tokens, minute):
+            if entry.applies(prompt_tokens, minute):
                 changes.update(entry.prices)
         return replace(self, **changes, overrides=())
 

@@ -22,7 +22,7 @@ Kind = Literal["text", "words", "whole", "flag", "moment", "day", "user", "usd",
 
 
 class Column(NamedTuple):
-    """A column, and whether rows of days are told apart by it."""
+    """A column, and whether rows of days are kept apart by it."""
 
     name: str
     kind: Kind

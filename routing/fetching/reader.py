@@ -22,7 +22,7 @@ from typing import Final
 MEMORY_BYTES: Final = 1_536 * 1_048_576
 # Larger ones are not looked at for what of them is the article.
 ARTICLE_BYTES_MAX: Final = 1_048_576
-# A page that has less than this beside its frame is mostly frame: all of its text is told.
+# A page that has less than this beside its frame is mostly frame, so all of its text is returned.
 ARTICLE_CHARS_MIN: Final = 200
 TITLE_CHARS_MAX: Final = 300
 _LENGTH: Final = struct.Struct("!I")

@@ -258,7 +258,7 @@ Base64 = Annotated[str, AfterValidator(_not_a_url)]
 
 
 class Tagged:
-    """A union of TypedDicts told apart by a literal field (`role`, `type`, `id`).
+    """A union of TypedDicts, chosen by a literal field (`role`, `type`, `id`).
 
     Unlike pydantic's own discriminator it leaves no trace in the path of an issue. An unknown or
     absent value is reported at the field itself; with `opaque` it passes as any object.
@@ -300,7 +300,7 @@ class Tagged:
 
 
 class ByKind:
-    """A union told apart by JSON type: string, number, array or object."""
+    """A union, chosen by JSON type: string, number, array or object."""
 
     def __get_pydantic_core_schema__(
         self, source: object, handler: GetCoreSchemaHandler

@@ -26,7 +26,7 @@ from routing.guarding.scanning import Deadline, Span, TooSlow
 from routing.guarding.texts import change_texts, plain_texts
 
 log = logging.getLogger("routing.guarding")
-# Matches of a blocking filter that are told, and how much of each.
+# How many matches of a blocking filter a refusal names, and how much of each.
 _TOLD_MAX: Final = 10
 _TOLD_CHARS_MAX: Final = 100
 # Matches that a flag counts in one text.
@@ -60,7 +60,7 @@ class Filtered(NamedTuple):
     refusal: Callable[[], Blocked] | None = None
 
 
-class _Found(Exception):
+class _BlockedMatch(Exception):
     """What a blocking filter found ends the work on a request."""
 
     def __init__(self, rule: Rule, found: list[str]) -> None:
@@ -93,7 +93,7 @@ def apply_filters(
         if is_quick:
             return work.run()
         with _turns.setdefault(account_id, BoundedSemaphore(1)):
-            return run_in_thread(work.run_alone, threads=_threads)
+            return run_in_thread(work.run_in_turn, threads=_threads)
     except TooSlow:
         raise PayloadTooLarge(
             "Request payload too large: its content filters take too long"
@@ -129,7 +129,7 @@ class _Work:
         self._deadline = Deadline()
         self._counts: dict[Rule, int] = {}
 
-    def run_alone(self) -> Filtered:
+    def run_in_turn(self) -> Filtered:
         """`run`, once it is this request's turn. The many new objects of a large one would set off
         collections, which hold up every thread."""
         self._deadline = Deadline()
@@ -144,15 +144,15 @@ class _Work:
                 _change_once(chat, self._block_text)
             if self._rules.works:
                 chat = _change_once(chat, self._redact_text)
-        except _Found as end:
+        except _BlockedMatch as end:
             rule, found = end.rule, end.found
             stage = _stage(rule, [rule.name], len(found))
             return Filtered(chat, [stage], partial(Blocked, rule, found))
         return Filtered(chat, list_stages(self._counts))
 
     def _block_text(self, text: str, by_user: bool) -> str:
-        """The text where nothing blocks it. Raises `_Found` with the first matches, as far as a
-        refusal tells of them."""
+        """The text where nothing blocks it. Raises `_BlockedMatch` with as many of the first
+        matches as a refusal names."""
         rules = [rule for rule in self._rules.choose(by_user) if rule.action == "block"]
         data = encode(text) if rules else b""
         for rule in rules:
@@ -162,7 +162,7 @@ class _Work:
                 match = data[start : min(end, start + 4 * _TOLD_CHARS_MAX)]
                 found.append(match.decode("utf-8", "ignore")[:_TOLD_CHARS_MAX])
             if found:
-                raise _Found(rule, found)
+                raise _BlockedMatch(rule, found)
         return text
 
     def _redact_text(self, text: str, by_user: bool) -> str:
@@ -292,7 +292,7 @@ def count_matches(texts: Sequence[str], rules: Sequence[Rule], account_id: UUID)
         return {}
 
 
-# --- What is told ---------------------------------------------------------------------------------
+# --- What callers see -----------------------------------------------------------------------------
 
 
 def list_stages(counts: Mapping[Rule, int]) -> list[JsonObject]:

@@ -50,7 +50,7 @@ class HeldText:
             return ""
         if self._guard.lookahead.beginnings is None:
             held, self._held = self._held, ""
-            found = self._guard.guard_held([held])
+            found = self._guard.guard_stream_texts([held])
             self.is_changed |= found != [held]
             return "" if found is None else found[0]
         data = self._context + bytes(encode(self._held))
@@ -287,6 +287,6 @@ class HeldArguments:
         texts = collect_texts(partial(map_arguments, arguments))
         if not texts or self._guard.withheld:
             return arguments
-        found = self._guard.guard_held(texts)
+        found = self._guard.guard_stream_texts(texts)
         left = iter(found or ())
         return "" if found is None else map_arguments(arguments, lambda text: next(left))

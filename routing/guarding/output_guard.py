@@ -95,7 +95,9 @@ class OutputGuard:
         return self._external is not None
 
     def take_stages(self) -> list[JsonObject]:
-        """What `router_metadata.pipeline` and the trace tell of what was found since last time."""
+        """The stages of `router_metadata.pipeline` and of the trace for what was found since last
+        time.
+        """
         stages = [*self._stages, *list_stages(self._counts)]
         self._stages, self._counts = [], {}
         filtered = [{**stage, "name": "output_filter"} for stage in stages]
@@ -136,7 +138,7 @@ class OutputGuard:
             left = iter(found)
             map_activity(activity, fields, lambda text: next(left))
 
-    def guard_held(self, texts: Sequence[str]) -> list[str] | None:
+    def guard_stream_texts(self, texts: Sequence[str]) -> list[str] | None:
         """The same for texts of a stream, whose flags are counted at its end. External guards have
         looked at them, too."""
         found = self._filter_texts(texts, _list_acting(self._filters))

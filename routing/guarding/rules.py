@@ -64,7 +64,7 @@ class Rule(NamedTuple):
 
     @property
     def refusal(self) -> str:
-        """What a caller is told whose request is blocked."""
+        """The refusal that the caller of a blocked request gets."""
         builtin = self.builtin
         if builtin is None:
             label = self.placed.filter.label or "[BLOCKED]"
@@ -115,7 +115,7 @@ class Rules(NamedTuple):
     # Whether there are plug-ins, and the steps that a byte of a user's text costs.
     detects: bool
     weight: int
-    # Where none of these matches no rule has a match; empty where that cannot be told by patterns.
+    # Where none of these matches no rule has a match; empty where patterns cannot show that.
     looks: tuple[CompiledPattern, ...] = ()
     # The same as one pattern, for texts of at most so many bytes.
     union: tuple[CompiledPattern, ...] = ()

@@ -191,7 +191,7 @@ def _question(question: JsonObject, change: Change) -> JsonObject:
 
 
 def _change_labels(criteria: JsonObject, change: Change) -> JsonObject:
-    """Labels that a change makes alike are told apart by their number: each has an answer."""
+    """Labels that a change makes alike get a number: each has an answer."""
     new: JsonObject = {}
     for number, (label, criterion) in enumerate(criteria.items(), 1):
         changed = change(label, True)

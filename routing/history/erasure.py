@@ -31,13 +31,13 @@ from routing.metering.models import Generation
 AT_ONCE: Final = 500
 # So many rows of an account a query looks through at most.
 _WINDOW_ROWS: Final = 50_000
-# Of a record's detail what tells of a person's machine or whereabouts.
+# What a record's detail has of a person's machine or whereabouts.
 _PERSONAL: Final = ("http_referer", "user_agent", "request_id")
 
 
 @dataclass(frozen=True)
 class EndUser:
-    """An end user of an account, by the hash that history knows; `name` is the raw id, if told."""
+    """An end user of an account, by the hash that history knows; `name` is the raw id, if known."""
 
     account_id: UUID
     hash: str

@@ -270,7 +270,7 @@ def _apply_together(
 
 
 def _sum_orders(counters: CounterCache, orders: Sequence[Order]) -> _Batch | None:
-    """The batch, or None when some order cannot be told in advance."""
+    """The batch, or None when the effect of some order cannot be known in advance."""
     batch = _Batch()
     for order in orders:
         payer, counter_set = order.payer, counters.find_seen(order.payer)

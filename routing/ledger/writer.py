@@ -330,14 +330,14 @@ class LedgerWriter:
                 if doubtful:
                     ticket.order = order._replace(replayed=True)
             elif not isinstance(order, CLOSING):
-                ticket.finish(error)  # A raise cannot be told from its replay: refuse it.
+                ticket.finish(error)  # A raise looks like its replay: refuse it.
                 continue
             again.append(ticket)
         return again
 
     def _salvage(self, batch: list[Ticket]) -> None:
-        """The writer dies of this batch. Its waiters are told; a charge gets one more try, alone,
-        in case it was not the one at fault."""
+        """The writer dies of this batch. Its waiters get the error. A charge gets one more try,
+        alone, in case it was not the one at fault."""
         for ticket in batch:
             order = ticket.order
             if isinstance(order, SettleOrder) and len(batch) == 1:

@@ -35,11 +35,11 @@ def charges_a_fee() -> bool:
 
 
 def _rate() -> Decimal:
-    return _exactly(settings.BYOK_FEE_RATE)
+    return _to_decimal(settings.BYOK_FEE_RATE)
 
 
 @cache
-def _exactly(rate: float) -> Decimal:
+def _to_decimal(rate: float) -> Decimal:
     """The decimal that was written, not the float nearest to it."""
     return Decimal(repr(rate))
 

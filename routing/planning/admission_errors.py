@@ -1,4 +1,4 @@
-"""What a caller is told who cannot be served: guardrails first, then payment, then rate limits."""
+"""The errors of a caller who cannot be served: guardrails first, then payment, then rate limits."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -19,7 +19,7 @@ from routing.selection.select import (
 )
 from routing.selection.types import Plan, Policy, Requirements
 from routing.serving.admission.payment_errors import refuse_broke
-from routing.serving.admission.rate_limits import too_many, would_be_too_many
+from routing.serving.admission.rate_limits import count_request, find_limit_error
 from routing.serving.attempts.own_credentials import any_matches
 from routing.serving.request.context import RequestProgress
 from routing.serving.request.errors import UNPRICED, ContextTooLong, GuardedOut, NoEndpoint
@@ -29,20 +29,20 @@ MODELS_STEP: Final = "Resolve Models"
 
 
 def build_refusal(progress: RequestProgress) -> GatewayError:
-    """What the caller is told where no endpoint can serve the request: what guardrails forbid
-    comes first, then payment."""
+    """The error where no endpoint can serve the request. What guardrails forbid comes first, then
+    payment."""
     assert progress.context.refusal is not None
     error = progress.context.refusal()
     if isinstance(error, PermissionDenied):
         return error
     _refuse_broke(progress)
-    return would_be_too_many(progress) or error
+    return find_limit_error(progress) or error
 
 
-def refuse_too_many(progress: RequestProgress) -> None:
+def count_against_limits(progress: RequestProgress) -> None:
     """Count a request against the rate limits. Raises `RateLimited`; payment comes first here
     too."""
-    limited = too_many(progress)
+    limited = count_request(progress)
     if limited is not None:
         _refuse_broke(progress)
         raise limited
@@ -52,7 +52,7 @@ def refuse_early(progress: RequestProgress) -> None:
     """Before work is done for a request that is not planned yet: raise what it would be refused
     with by payment or rate limits. It counts for nothing."""
     _refuse_broke(progress)
-    limited = would_be_too_many(progress)
+    limited = find_limit_error(progress)
     if limited is not None:
         raise limited
 

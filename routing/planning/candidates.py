@@ -1,5 +1,5 @@
-"""The models that a chat request names (presets told, references resolved, routers asked), and what
-is known of their endpoints at this moment."""
+"""The models that a chat request names: presets, references and routers resolved. Also what is
+known of their endpoints at this moment."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache, partial

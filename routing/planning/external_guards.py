@@ -61,7 +61,7 @@ def start_external_guards(progress: RequestProgress, placed: Sequence[PlacedGuar
 
 
 class Verdict(NamedTuple):
-    """What a guard found, in its words, and the text that it was found in; what else it told."""
+    """What a guard found, in its words, the text that it was in, and what else it answered."""
 
     detected: list[str]
     text: str

@@ -36,7 +36,7 @@ def refuse_what_nothing_runs(chat: ChatRequest) -> None:
         tools = chat.body.get("tools") or ()
         types = {canonical_tool(tool["type"]) for tool in tools}
         # Tools that a provider runs cannot stand beside the gateway's, nor the gateway's inside of
-        # them: what is told to the model has one author.
+        # them: one side alone describes tools to the model.
         inside = [kind for kind in chat.server_tools if kind not in types]
         # Plugins that suffixes of the models stand for which tools are to ask. What the request
         # says of its own plugins is not said of theirs.

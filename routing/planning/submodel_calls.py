@@ -55,7 +55,7 @@ def ask_model(asker: RequestProgress, body: JsonObject) -> ModelAnswer:
 def _answer_submodel(progress: RequestProgress) -> ModelAnswer:
     if progress.context.refusal is not None:
         raise progress.context.refusal()
-    limited = rate_limits.too_many(progress)
+    limited = rate_limits.count_request(progress)
     if limited is not None:
         raise limited
     loop, root = progress.loop, progress.root

@@ -64,7 +64,7 @@ class Plugin:
     """One plugin of one request, made of its checked settings. Each method is one place where it
     may take part, in this order; a plugin has those that it needs.
 
-    `stages` are what `router_metadata.pipeline` tells of it (`type`, `name`, `summary`, `data`),
+    `stages` are its stages of `router_metadata.pipeline` (`type`, `name`, `summary`, `data`),
     `facts` what the record's details keep.
     """
 
@@ -125,7 +125,7 @@ class Plugin:
         return False
 
     def annotations(self) -> list[JsonObject]:
-        """What an answer cites on its account, told with its end."""
+        """The citations that it adds to the answer's end."""
         return []
 
 

@@ -109,8 +109,8 @@ def mend_json(texts: Sequence[str], *, wants_object: bool) -> str | None:
 
 def find_schema_problem(text: str, schema: JsonObject) -> str | None:
     """What is wrong with an answer that is to fit a JSON schema, empty where it does. None where
-    that cannot be told: the schema is none, the answer nests past 128 levels, or looking takes too
-    much time or memory."""
+    that cannot be found out: the schema is none, the answer nests past 128 levels, or looking takes
+    too much time or memory."""
     if len(text) > CHARS_MAX:
         return None
     value = _parse_strict(text)

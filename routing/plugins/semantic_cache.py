@@ -10,10 +10,10 @@ from routing.plugins.interface import AnswerSearch, Plugin
 from routing.response_cache.cached_answers import Entry
 from routing.response_cache.near_answers import (
     NOT_NEAR,
-    find_near,
+    find_near_answer,
     normalize,
-    put_near,
     split_last_text,
+    store_near_answer,
 )
 
 ID: Final = "semantic-cache"
@@ -47,39 +47,40 @@ class SemanticCache(Plugin):
             "error_type": embedded.error_type,
         }
         if vector is None:
-            return self._tell(None)
+            return self._report(None)
         group = search.name(sent[1], split[1])
         threshold = self.settings.get("threshold", SEMANTIC_THRESHOLD)
-        near = NOT_NEAR if search.is_anew else find_near(group, vector, threshold)
-        told: dict[str, Any] = {"result": "miss" if near.entry is None else "hit"}
+        near = NOT_NEAR if search.is_anew else find_near_answer(group, vector, threshold)
+        facts: dict[str, Any] = {"result": "miss" if near.entry is None else "hit"}
         if near.similarity > -1:
-            told["similarity"] = round(near.similarity, _PLACES)
+            facts["similarity"] = round(near.similarity, _PLACES)
         self._group, self._vector = group, vector
         if near.entry is not None:
-            told |= {"age_s": near.entry.age_s, "source_id": near.entry.generation_id}
-        self.facts[ID] |= told
-        return self._tell(near.entry)
+            facts |= {"age_s": near.entry.age_s, "source_id": near.entry.generation_id}
+        self.facts[ID] |= facts
+        return self._report(near.entry)
 
     def keep_answer(self, entry: Entry) -> None:
         if self._group is not None and self._vector is not None:
             ttl_s = self.settings.get("ttl_s", SEMANTIC_TTL_S)
-            put_near(self._group, self._vector, entry._replace(ttl_s=ttl_s))
+            store_near_answer(self._group, self._vector, entry._replace(ttl_s=ttl_s))
 
     def answer_headers(self) -> dict[str, str]:
-        told = self.facts.get(ID)
-        if told is None:
+        facts = self.facts.get(ID)
+        if facts is None:
             return {}
-        headers = {"X-Router-Semantic-Cache": told["result"].upper()}
-        if "similarity" in told:
-            headers["X-Router-Semantic-Similarity"] = str(told["similarity"])
+        headers = {"X-Router-Semantic-Cache": facts["result"].upper()}
+        if "similarity" in facts:
+            headers["X-Router-Semantic-Similarity"] = str(facts["similarity"])
         return headers
 
-    def _tell(self, entry: Entry | None) -> Entry | None:
-        told = {name: each for name, each in self.facts[ID].items() if each is not None}
-        self.facts[ID], summary = told, told["result"]
-        if "similarity" in told:
-            summary += f", similarity {told['similarity']}"
-        self.stages.append({"type": "plugin", "name": ID, "summary": summary, "data": told})
+    def _report(self, entry: Entry | None) -> Entry | None:
+        """Add the stage of the pipeline, and return the entry."""
+        facts = {name: each for name, each in self.facts[ID].items() if each is not None}
+        self.facts[ID], summary = facts, facts["result"]
+        if "similarity" in facts:
+            summary += f", similarity {facts['similarity']}"
+        self.stages.append({"type": "plugin", "name": ID, "summary": summary, "data": facts})
         return entry
 
 

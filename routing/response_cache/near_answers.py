@@ -69,7 +69,7 @@ def normalize(vector: Sequence[float]) -> tuple[float, ...] | None:
     return tuple(number / length for number in vector) if 0 < length < math.inf else None
 
 
-def find_near(group: str, vector: Sequence[float], threshold: float) -> NearAnswer:
+def find_near_answer(group: str, vector: Sequence[float], threshold: float) -> NearAnswer:
     """The answer whose text is nearest to this one's `normalize`d vector, if near enough."""
     now, best, best_name = time.time(), -1.0, b""
     in_a_row = max(1, _NUMBERS_IN_A_ROW // len(vector))
@@ -86,7 +86,7 @@ def find_near(group: str, vector: Sequence[float], threshold: float) -> NearAnsw
     return NearAnswer(entry, best)
 
 
-def put_near(group: str, vector: Sequence[float], entry: Entry) -> None:
+def store_near_answer(group: str, vector: Sequence[float], entry: Entry) -> None:
     """Keep an answer for texts near this vector, in place of the one for the very same vector. Of
     two that are kept at once one may be lost."""
     name = sha256(f"{group} {entry.generation_id}".encode()).digest()

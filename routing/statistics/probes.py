@@ -44,7 +44,7 @@ class ProbeResult(NamedTuple):
     reason: str
 
 
-def probe_due(now: datetime) -> int:
+def probe_due_providers(now: datetime) -> int:
     """Probe every provider whose interval has passed; returns how many. Ten take about
     `TOTAL_S` seconds at most."""
     providers = Provider.objects.filter(probe_interval_s__isnull=False, status__gt=STATUS_DISABLED)

@@ -22,7 +22,7 @@ from accounts.views.managed import (
     read_id,
     read_workspace_id,
 )
-from accounts.views.schemas.fields import Id, KeyHash, each_once
+from accounts.views.schemas.fields import Id, KeyHash, drop_repetitions
 from gateway.database.db import Lane, run_queries
 from gateway.http.jsonio import JsonObject
 from gateway.http.paging import parse_page
@@ -48,10 +48,10 @@ _SAMPLING: Final = (
 _PRIVACY: Final = "Sends no prompts and no answers."
 
 _Hashes = Annotated[
-    list[KeyHash], Field(min_length=1, max_length=_KEYS_MAX), AfterValidator(each_once)
+    list[KeyHash], Field(min_length=1, max_length=_KEYS_MAX), AfterValidator(drop_repetitions)
 ]
 _Regions = Annotated[
-    list[Literal["global", "europe", "us"]], Field(min_length=1), AfterValidator(each_once)
+    list[Literal["global", "europe", "us"]], Field(min_length=1), AfterValidator(drop_repetitions)
 ]
 
 

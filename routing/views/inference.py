@@ -29,7 +29,7 @@ from routing.formats.decisions import DECISIONS, SYSTEMONE, read_questions
 from routing.formats.embeddings import EMBEDDINGS, has_tokens
 from routing.formats.messages.format import MESSAGES
 from routing.formats.responses.format import RESPONSES
-from routing.planning.admission_errors import build_refusal, refuse_too_many
+from routing.planning.admission_errors import build_refusal, count_against_limits
 from routing.planning.classification import classify_prompt
 from routing.planning.embedding_calls import embed_text
 from routing.planning.external_guards import start_external_guards
@@ -180,7 +180,7 @@ class InferenceViewSet(LeanViewSet):
         if progress.context.refusal is not None:
             raise build_refusal(progress)
         if has_limits(progress.context.caller):
-            refuse_too_many(progress)
+            count_against_limits(progress)
         if progress.loop is not None:
             progress.loop.ask_model = ask_model
         headers = {"X-Generation-Id": progress.context.generation_id}
@@ -317,7 +317,7 @@ class DecisionsViewSet(InferenceViewSet):
         assert progress.context.chat.original is not None
         plan = DecisionPlan(progress.context.chat.original, progress.context.choice.models)
         progress.demands_of = plan.demands
-        refuse_too_many(progress)
+        count_against_limits(progress)
         # As they were sent: what is asked upstream may have been redacted.
         answer = answer_decisions(progress, plan, read_questions(self.body))
         return raw_json_response(

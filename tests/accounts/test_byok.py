@@ -271,7 +271,9 @@ def test_a_key_is_tried_before_it_is_kept_and_outside_of_any_transaction(
     path = f"/byok/{made['id']}"
     # One that does not say is believed.
     assert ByokCredential.objects.get().key_said == "the provider did not answer"
-    assert (AuditRecord.objects.latest("pk").after or {})["key_said"] == providers.verdict.said
+    assert (AuditRecord.objects.latest("pk").after or {})[
+        "key_said"
+    ] == providers.verdict.explanation
     row = ByokCredential.objects.values().get()
 
     providers.verdict = KeyTrial("refused", "the provider answered 401")

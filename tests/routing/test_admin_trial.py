@@ -37,14 +37,14 @@ def send(client: Client, row: Endpoint) -> trial.EndpointTrial:
 def failure_text(client: Client, row: Endpoint) -> str:
     told = send(client, row)
     assert not told.ok
-    return told.said
+    return told.text
 
 
 def test_an_answer_shows_its_first_words_and_leaves_the_books_alone(
     admin_client: Client, simulator: SimulatedUpstream, row: Endpoint
 ) -> None:
     told = send(admin_client, row)
-    assert (told.ok, told.status, told.said) == (True, 200, "Simulated answer to: Say hello.")
+    assert (told.ok, told.status, told.text) == (True, 200, "Simulated answer to: Say hello.")
     assert told.latency_ms is not None
     asked = simulator.requests("trial")[-1]
     assert asked["body"]["max_tokens"] == 16
@@ -58,10 +58,10 @@ def test_an_answer_shows_its_first_words_and_leaves_the_books_alone(
     assert (body["max_completion_tokens"], "max_tokens" in body) == (16, False)
     for kind in ("anthropic", "responses"):
         Provider.objects.update(kind=kind)
-        assert send(admin_client, row).said == "Simulated answer to: Say hello."
+        assert send(admin_client, row).text == "Simulated answer to: Say hello."
     Provider.objects.update(kind="openai")
     Model.objects.update(output_modalities=["embeddings"])
-    assert send(admin_client, row).said == "A vector of 256 dimensions."
+    assert send(admin_client, row).text == "A vector of 256 dimensions."
 
 
 def test_a_refusal_is_told_in_the_upstreams_own_words(
@@ -76,7 +76,7 @@ def test_a_refusal_is_told_in_the_upstreams_own_words(
     )
     told = send(admin_client, row)
     assert told.status == 401
-    assert "No such key: [credential] <b>!</b>" in told.said
+    assert "No such key: [credential] <b>!</b>" in told.text
     assert "Sign in" in failure_text(admin_client, row)
     assert "Slow down, please" in failure_text(admin_client, row)
     # Which are no markup.

@@ -23,7 +23,7 @@ from accounts.models import Account, LedgerEntry, PurchaseFee
 from accounts.services.records import Actor, record_row
 from gateway.http.jsonio import format_usd
 
-# What the gateway itself books under. A payment told from outside must not take the place of a
+# What the gateway itself books under. A payment reported from outside must not take the place of a
 # charge, so it names none of these.
 OWN_SOURCES: Final = frozenset(
     ("admin", "byok", "byok_fee", "credits_add", "expiry", "generation", "reversal", "seed")
@@ -67,7 +67,7 @@ def take_payment(
                 PurchaseFee.objects.create(entry=entry, paid_nano=paid_nano, fee_nano=kept_nano)
             _apply_entry(entry, by, paid_nano=paid_nano, fee_nano=kept_nano)
         else:
-            # The rate may have changed since it was first told.
+            # The rate may have changed since the payment was first reported.
             fee = PurchaseFee.objects.filter(entry=entry).first()
             told_nano = entry.amount_nano if fee is None else fee.paid_nano
             if not _matches(entry, account.pk, _Kind.PURCHASE) or told_nano != paid_nano:
@@ -218,7 +218,7 @@ _BATCH: Final = 500
 def expire_old_credits(*, now: datetime, days: int) -> int:
     """Book what is left of credits older than `days`. Returns how many accounts it was booked for.
 
-    Each account's is a transaction of its own, told apart by the moment: nothing counts twice.
+    Each account's is a transaction of its own, distinct by its moment: nothing counts twice.
     """
     assert days > 0
     before = now - timedelta(days=days)

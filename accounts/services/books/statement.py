@@ -49,7 +49,7 @@ class StatementLine(NamedTuple):
 
 @dataclass
 class StatementTotals:
-    """What the lines told so far come to, in nano-USD by their effect on the balance."""
+    """The sum of the lines so far, in nano-USD by their effect on the balance."""
 
     lines: int = 0
     entries: int = 0

@@ -55,7 +55,7 @@ _ASK_OPERATOR: Final = "Whoever runs this gateway can add credits."
 
 def record_low_credit(*, now: datetime) -> int:
     """Record which accounts have less credit than `CREDIT_LOW_USD`; how many events. An account
-    that was told is told again only after it had more."""
+    that has heard of it hears of it again only after it had more."""
     threshold_nano = int(settings.CREDIT_LOW_USD * _NANO)
     # Django takes a difference for a smaller integer, which every threshold is beyond.
     balance = ExpressionWrapper(
@@ -141,7 +141,7 @@ def record_expiries(*, now: datetime) -> int:
 
 def record_mismatches(found: AuditReport, *, now: datetime) -> int:
     """Record what an audit found wrong: for each account, and for the operator what is of none.
-    What was told is told again only after an audit found it right. Returns how many events."""
+    A mismatch is reported again only after an audit found it right. Returns how many events."""
     of_accounts = {text for texts in found.by_account.values() for text in texts}
     rest = [text for text in found.mismatches if text not in of_accounts]
     wrong: dict[str, tuple[UUID | None, Sequence[str]]] = {

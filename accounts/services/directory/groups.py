@@ -259,7 +259,8 @@ def find_group(account_id: UUID, group_id: UUID) -> ScimGroup:
 
 
 def save_group(*, group: ScimGroup, members: Sequence[ScimUser] | None, by: Actor) -> ScimGroup:
-    """The group as it is told, new or changed; None leaves its members. The account is locked.
+    """Save the group as the directory sends it, new or changed; None leaves its members. The
+    account is locked.
 
     Raises `GroupNameTaken`.
     """

@@ -25,7 +25,7 @@ def _number(value: object) -> Any:
     raise PydanticCustomError("float_type", "Input should be a valid number")
 
 
-def _whole_nano(value: Decimal) -> Decimal:
+def _check_nano(value: Decimal) -> Decimal:
     try:
         usd_to_nano(value)
     except ValueError:
@@ -40,7 +40,7 @@ def nano_or_none(usd: Decimal | None) -> int | None:
     return None if usd is None else usd_to_nano(usd)
 
 
-def each_once(names: list[str] | None) -> list[str] | None:
+def drop_repetitions(names: list[str] | None) -> list[str] | None:
     """The list without its repetitions."""
     return None if names is None else list(dict.fromkeys(names))
 
@@ -115,14 +115,14 @@ Usd = Annotated[
     Decimal,
     BeforeValidator(_number),
     Field(ge=0),
-    AfterValidator(_whole_nano),
+    AfterValidator(_check_nano),
     WithJsonSchema({"type": "number", "minimum": 0, "maximum": _USD_MAX}),
 ]
 PositiveUsd = Annotated[
     Decimal,
     BeforeValidator(_number),
     Field(gt=0),
-    AfterValidator(_whole_nano),
+    AfterValidator(_check_nano),
     WithJsonSchema({"type": "number", "exclusiveMinimum": 0, "maximum": _USD_MAX}),
 ]
 # An amount of an answer.

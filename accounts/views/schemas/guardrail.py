@@ -26,7 +26,7 @@ from accounts.views.schemas.fields import (
     PositiveUsd,
     ResetInterval,
     UserId,
-    each_once,
+    drop_repetitions,
     find_models,
     nano_or_none,
 )
@@ -60,13 +60,15 @@ def _check_provider(name: str) -> str:
 
 _Name = Annotated[str, Field(min_length=1, max_length=200)]
 _Slug = Annotated[str, Field(min_length=1, max_length=200)]
-_Models = Annotated[Annotated[list[_Slug], Field(min_length=1)] | None, AfterValidator(each_once)]
+_Models = Annotated[
+    Annotated[list[_Slug], Field(min_length=1)] | None, AfterValidator(drop_repetitions)
+]
 _Providers = (
     Annotated[list[Annotated[_Slug, AfterValidator(_check_provider)]], Field(min_length=1)] | None
 )
 _Regions = Annotated[
     Annotated[list[Literal["global", "europe", "us"]], Field(min_length=1)] | None,
-    AfterValidator(each_once),
+    AfterValidator(drop_repetitions),
 ]
 _Action = Literal["redact", "block", "flag"]
 
@@ -235,13 +237,13 @@ class GuardrailMemberAssignment(_Assignment):
 class GuardrailKeyHashes(ManagedBody):
     """Keys of the account."""
 
-    key_hashes: Annotated[list[str], Field(min_length=1), AfterValidator(each_once)]
+    key_hashes: Annotated[list[str], Field(min_length=1), AfterValidator(drop_repetitions)]
 
 
 class GuardrailMemberIds(ManagedBody):
     """Members of the account."""
 
-    member_user_ids: Annotated[list[str], Field(min_length=1), AfterValidator(each_once)]
+    member_user_ids: Annotated[list[str], Field(min_length=1), AfterValidator(drop_repetitions)]
 
 
 def read_new_guardrail(body: Mapping[str, Any]) -> tuple[UUID | None, JsonObject]:
@@ -345,7 +347,7 @@ def _columns(fields: JsonObject) -> JsonObject:
     for field in _PROVIDER_LISTS:
         if names := fields.get(field):
             slugs = higher_apps().find_provider_slugs(names)
-            columns[field] = each_once([slugs.get(name, name.casefold()) for name in names])
+            columns[field] = drop_repetitions([slugs.get(name, name.casefold()) for name in names])
     if issues:
         raise SchemaInvalid(issues)
     if fields.get("external_guards"):

@@ -27,7 +27,7 @@ from accounts.views.schemas.fields import (
     ResetInterval,
     Usd,
     UsdAmount,
-    each_once,
+    drop_repetitions,
     find_models,
     nano_or_none,
     resolve_rate_limits,
@@ -80,7 +80,7 @@ def _clean_networks(texts: list[str] | None) -> list[str] | None:
 Models = Annotated[
     Annotated[list[Annotated[str, Field(min_length=1, max_length=200)]], Field(min_length=1)]
     | None,
-    AfterValidator(each_once),
+    AfterValidator(drop_repetitions),
 ]
 _Networks = Annotated[
     Annotated[list[str], Field(min_length=1, max_length=NETWORKS_MAX)] | None,
@@ -169,14 +169,14 @@ class _Spending(ResourceObject):
     byok_usage_monthly: UsdAmount
 
 
-class _Named(ResourceObject):
+class _KeyIdentity(ResourceObject):
     hash: str = Field(description="SHA-256 of the key string: its public identifier.")
     name: str
     label: _Label
     disabled: bool
 
 
-class KeyObject(_Spending, _Named):
+class KeyObject(_Spending, _KeyIdentity):
     """An inference key and what it spent in each UTC window. Its string is in none of its
     fields."""
 

@@ -14,7 +14,7 @@ from accounts.events.kinds import EventKind
 from accounts.limit_words import ManagedBody, ManagedChanges
 from accounts.models import Channel, Delivery, Event
 from accounts.views.managed import read_id
-from accounts.views.schemas.fields import Id, each_once
+from accounts.views.schemas.fields import Id, drop_repetitions
 from gateway.http.errors import SchemaInvalid
 from gateway.http.jsonio import JsonObject, format_time
 from gateway.http.paging import Page, parse_page
@@ -38,9 +38,9 @@ def _check_email(text: str) -> str:
 
 _Email = Annotated[str, AfterValidator(_check_email), Field(json_schema_extra={"format": "email"})]
 _Recipients = Annotated[
-    list[_Email], Field(min_length=1, max_length=RECIPIENTS_MAX), AfterValidator(each_once)
+    list[_Email], Field(min_length=1, max_length=RECIPIENTS_MAX), AfterValidator(drop_repetitions)
 ]
-_Kinds = Annotated[list[EventKind], Field(min_length=1), AfterValidator(each_once)]
+_Kinds = Annotated[list[EventKind], Field(min_length=1), AfterValidator(drop_repetitions)]
 _Url = Annotated[
     str,
     Field(

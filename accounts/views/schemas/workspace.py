@@ -26,7 +26,7 @@ from accounts.views.schemas.fields import (
     ResetInterval,
     UsdAmount,
     UserId,
-    each_once,
+    drop_repetitions,
     nano_or_none,
     resolve_rate_limits,
 )
@@ -63,7 +63,7 @@ def _key_reference(value: object) -> int | str:
 
 
 def _none_if_empty(names: list[str] | None) -> list[str] | None:
-    return each_once(names) or None
+    return drop_repetitions(names) or None
 
 
 _Name = Annotated[str, Field(min_length=1, max_length=100)]
@@ -233,7 +233,9 @@ class WorkspaceMember(ResourceObject):
 class WorkspaceUserIds(ManagedBody):
     """Members of the account."""
 
-    user_ids: Annotated[list[str], Field(min_length=1, max_length=100), AfterValidator(each_once)]
+    user_ids: Annotated[
+        list[str], Field(min_length=1, max_length=100), AfterValidator(drop_repetitions)
+    ]
 
 
 _LIMIT: Final = "USD. Budgets of wider intervals must be larger."

@@ -1,4 +1,4 @@
-"""Pods: those of all interns, as a stream of changes tells of them, and the one that has a disk."""
+"""Pods: those of all interns, from a stream of changes, and the one that has a disk."""
 
 import logging
 import os

@@ -134,7 +134,7 @@ _RESULTS_WITH_CALLER: Final = frozenset({"web_search_tool_result", "web_fetch_to
 
 
 def is_gateway_tool_block(block: JsonObject) -> bool:
-    """Whether the block tells of a tool that the gateway ran."""
+    """Whether the block is about a tool that the gateway ran."""
     kind = block["type"]
     call_id = block.get("id") if kind == "server_tool_use" else block.get("tool_use_id")
     return isinstance(call_id, str) and call_id.startswith(OWN_PREFIX)

@@ -1,4 +1,4 @@
-"""Chat-shaped deltas in; output items, and the events that tell of them, out."""
+"""Chat-shaped deltas in; output items and their events out."""
 
 from typing import Any, Final
 

@@ -200,8 +200,8 @@ _FUSION_CALL: Final = "fusion_call"
 # Only items of these can have failed; others are incomplete then.
 _MAY_FAIL: Final = frozenset({ADVISOR, SUBAGENT})
 _PAGE_FIELDS: Final = ("url", "title", "content", "httpStatus", "error")
-# Tools whose work the format tells of in events of their own: their name there, and what is said
-# when one begins.
+# Tools for whose work the format has events of its own: their name there, and the events when one
+# begins.
 _TOOL_EVENTS: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
     WEB_SEARCH: ("web_search_call", ("in_progress", "searching")),
     IMAGE_GENERATION: ("image_generation_call", ("in_progress", "generating")),
@@ -231,7 +231,7 @@ class OutputTool(_GrowingItem):
         return super().closing("incomplete" if fails else status)
 
     def end_of_content(self) -> bytes:
-        """What the format tells of a few tools while they work."""
+        """The events that the format has for a few tools while they work."""
         if self._steps is None or self._activity.status != "completed":
             return b""
         name, item = self._steps[0], self._activity.item

@@ -204,7 +204,7 @@ def _read_tools(body: JsonObject) -> JsonObject:
     tools = [tool for tool in body.get("tools", ()) if tool["type"] not in UNTRANSLATED_TOOLS]
     choice = body.get("tool_choice")
     if type(choice) is dict and choice["type"] == "allowed_tools":
-        # Function tools are told apart by name, server tools by type.
+        # Function tools differ by name, server tools by type.
         allowed = {(one["type"], tool_name(one)) for one in choice["tools"]}
         tools = [tool for tool in tools if (tool["type"], tool_name(tool)) in allowed]
     fields: JsonObject = {}

@@ -9,7 +9,7 @@ from gateway.http.errors import GatewayError, InvalidRequest, RateLimited
 from gateway.limits.allowances import NOTHING, Allowance, RuleSet
 from gateway.limits.concurrency import Bound, concurrency_limiter
 from gateway.limits.fair_queue import fair_queue
-from gateway.limits.limits import Exceeded, Limit, Taken, build_refusal, rate_limiter
+from gateway.limits.limits import Exceeded, Limit, WindowsTaken, build_refusal, rate_limiter
 from gateway.limits.rules import (
     BURST,
     DAY,
@@ -86,7 +86,7 @@ def take_limits(
     places = concurrency_limiter().take(bounds) if bounds else []
     if isinstance(places, Bound):
         return Full(places)
-    taken: Taken | Exceeded | None = None
+    taken: WindowsTaken | Exceeded | None = None
     try:
         taken = rate_limiter().take(*windows) if windows else None
         is_full = isinstance(taken, Exceeded)
@@ -96,7 +96,7 @@ def take_limits(
             places += [] if isinstance(more, Bound) else more
     except BaseException:  # Also a greenlet being killed must leave nothing taken.
         concurrency_limiter().give_back(places)
-        if isinstance(taken, Taken):
+        if isinstance(taken, WindowsTaken):
             rate_limiter().give_back(taken)
         raise
     if isinstance(taken, Exceeded):
@@ -265,7 +265,7 @@ def give_back(limits: LimitsTaken) -> None:
 
 
 def correct_windows(
-    taken: Taken,
+    taken: WindowsTaken,
     tokens: int,
     credential_tokens: int | None = None,
     *,
@@ -293,7 +293,7 @@ def correct_windows(
 
 def is_shared(limit: Limit) -> bool:
     """Whether it is of an endpoint or a credential of the gateway's. Everybody's requests count
-    there, so that what is left would tell of others."""
+    there, so what is left would reveal something of others."""
     return limit.scope.partition(":")[2].startswith(("endpoint:", "credential:"))
 
 

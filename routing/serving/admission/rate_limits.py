@@ -19,8 +19,8 @@ from gateway.limits.limits import (
     MINUTE_S,
     Exceeded,
     Limit,
-    Standing,
-    Taken,
+    RemainingLimit,
+    WindowsTaken,
     build_refusal,
     rate_limiter,
 )
@@ -56,8 +56,8 @@ _SOURCES: Final = {
 _MESSAGES: Final = "messages"
 
 
-def too_many(progress: RequestProgress) -> GatewayError | None:
-    """Count a request that is about to be sent; the 429 where there were too many."""
+def count_request(progress: RequestProgress) -> GatewayError | None:
+    """Count a request that is about to be sent. Returns the 429 where there were too many."""
     if not has_limits(progress.context.caller):
         return None
     allowance = _allow_request(progress)
@@ -71,7 +71,7 @@ def too_many(progress: RequestProgress) -> GatewayError | None:
     return None
 
 
-def would_be_too_many(progress: RequestProgress) -> GatewayError | None:
+def find_limit_error(progress: RequestProgress) -> GatewayError | None:
     """The 429 that the call would get if it were sent now. It counts for nothing."""
     if not has_limits(progress.context.caller):
         return None
@@ -198,7 +198,7 @@ def _one_request(key_id: int, most: int) -> Limit:
 
 
 def refuse_full(progress: RequestProgress, full: Full) -> GatewayError:
-    """The 429 for it, with the headers that tell of limits."""
+    """The 429 for it, with the headers of limits."""
     exceeded = full.cause
     if isinstance(exceeded, Bound):
         return build_limit_error(full)
@@ -212,7 +212,7 @@ def refuse_full(progress: RequestProgress, full: Full) -> GatewayError:
         limit = exceeded.limit
         word = "tokens" if limit.counts_tokens else "requests"
         left = max(0, limit.most - exceeded.used)
-        standing = Standing(left, limit, exceeded.reset_s)
+        standing = RemainingLimit(left, limit, exceeded.reset_s)
         format_name = progress.context.format.name
         error.headers |= _write_headers(word, standing, format_name, exceeded.at_s)
     return error
@@ -243,13 +243,13 @@ def _write_refusal(caller: Caller, exceeded: Exceeded, kind: str) -> str:
 
 
 def build_limit_headers(
-    progress: RequestProgress, taken: Taken | None, *, now_s: float
+    progress: RequestProgress, taken: WindowsTaken | None, *, now_s: float
 ) -> dict[str, str]:
     """Headers of the tightest limits of requests and of tokens. They say how much these allow, what
     is left as far as this process knows, and when they begin anew. `now_s` is Unix time.
 
     `taken` is what the request took as it came in. Once it has been sent, rules of key and
-    workspace that name the model or provider count too. Those that are shared are not told.
+    workspace that name the model or provider count too. Those that are shared are left out.
     """
     if taken is None and not progress.context.caller.rate_rules:
         return {}
@@ -275,7 +275,9 @@ def describe_stay(progress: RequestProgress) -> dict[str, str]:
     return {"X-Router-Queue-Place": str(stay.place), "X-Router-Queue-Ms": str(waited_ms)}
 
 
-def _write_headers(word: str, standing: Standing, format_name: str, now_s: float) -> dict[str, str]:
+def _write_headers(
+    word: str, standing: RemainingLimit, format_name: str, now_s: float
+) -> dict[str, str]:
     left, limit, reset_s = standing
     if format_name == _MESSAGES:
         moment = format_time(datetime.fromtimestamp(reset_s, UTC))

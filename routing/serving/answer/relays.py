@@ -94,7 +94,7 @@ class _Call:
 
 
 class LoopRelay(Relay):
-    """See `Relay`. Calls are told once the turn has ended, and those of server tools never."""
+    """See `Relay`. Calls are sent once the turn has ended, and those of server tools never."""
 
     def __init__(self, *given: Any, loop: Loop, kept: Keeps | None, **options: Any) -> None:
         self.loop = loop
@@ -160,7 +160,8 @@ class RescueRelay(Relay):
         self.can_go_on = True
         # How many blanks at the end of the text so far this upstream has not seen, and how many
         # that it repeated were left out.
-        self._blanks_left = len(rescue.said) - len(rescue.said.rstrip()) if is_prefilled else 0
+        delivered = rescue.delivered_text if is_prefilled else ""
+        self._blanks_left = len(delivered) - len(delivered.rstrip())
         self._dropped = 0
         super().__init__(*given, kept=Tee(self._recorder, kept), **options)
 
@@ -212,8 +213,7 @@ class RescueRelay(Relay):
 
 
 class Tee:
-    """Two who want to know what was said, the other one without calls: he is told which are the
-    caller's own."""
+    """Two listeners of the answer. The other one hears no calls but the caller's own."""
 
     def __init__(self, one: Keeps, other: Keeps | None) -> None:
         self._one, self._other = one, other

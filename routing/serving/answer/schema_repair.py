@@ -1,7 +1,7 @@
 """Answers that do not fit the schema of their request: mended here, else asked for once more.
 
-The second call goes to the same endpoint and is told what was wrong. Both are paid for. Where it
-gives no whole text, the caller gets the first answer and is told that it does not fit.
+The second call goes to the same endpoint and says what was wrong. Both are paid for. Where it gives
+no whole text, the caller gets the first answer and a note that it does not fit.
 """
 
 from dataclasses import replace

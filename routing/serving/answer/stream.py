@@ -88,8 +88,8 @@ class AnswerStream(WaitingStream):
                 raise
             yield from self._end_with(error, outcome)
         except GreenletExit:
-            # The worker is stopping: the caller is told while there is still time. One who has left
-            # pays for what was produced.
+            # The worker is stopping: the caller hears it while there is still time. One who has
+            # left pays for what was produced.
             self._stopping |= self._gone
             if not self._gone:
                 self._settle_failure(Unavailable(), wait=False)

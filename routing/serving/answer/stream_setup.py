@@ -25,8 +25,8 @@ T = TypeVar("T")
 
 
 def choose_writer(progress: RequestProgress, attempt: Attempt) -> StreamWriter:
-    """For what the caller is told of this attempt. A loop that has begun has one for all turns, and
-    a stream that is rescued one for all parts."""
+    """The writer of what the caller gets of this attempt. A loop that has begun has one for all
+    turns, and a stream that is rescued one for all parts."""
     if progress.rescue is not None and progress.rescue.writer is not None:
         return progress.rescue.writer
     if progress.loop is not None and progress.loop.writer is not None:
@@ -112,7 +112,7 @@ def begin_rescue(progress: RequestProgress, attempt: Attempt, relay: Relay) -> b
     settle_attempt(attempt, usage.total_tokens)
     attempt.upstream_id = relay.upstream_id
     rescue.legs.append(Leg(attempt, usage, price(progress, attempt, usage)))
-    rescue.said += relay.delivered_text
+    rescue.delivered_text += relay.delivered_text
     rescue.writer = relay.writer
     chat = rescue.build_chat(prefills=False)
     demand = progress.context.demand._replace(
@@ -153,7 +153,7 @@ class PendingWork(Generic[T]):
 class PendingReply(PendingWork[Reply]):
     """The same for a reply, which somebody has to close."""
 
-    def late_reply(self) -> Reply | None:
+    def wait_for_reply(self) -> Reply | None:
         """The reply, if there was one after all, once the work has ended."""
         self._job.join()
         reply, _ = self._job.get()

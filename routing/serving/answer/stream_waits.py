@@ -49,7 +49,7 @@ class WaitingStream(WatchedStream):
             self._on_hang_up()
             if self._stopping:
                 self._abort.abort()
-            if (late := pending.late_reply()) is not None:
+            if (late := pending.wait_for_reply()) is not None:
                 self._reply, self._relay = late, relay
             raise
         except BaseException:  # Also a greenlet being killed must not leave a call behind.

@@ -54,7 +54,7 @@ def list_next_candidates(progress: RequestProgress, attempt: Attempt) -> Sequenc
 
 
 def add_tool_stage(progress: RequestProgress) -> None:
-    """Put what its tools did among the stages that the call tells of."""
+    """Put what its tools did among the call's stages."""
     loop = progress.loop
     if loop is None or not loop.requested:
         return
@@ -186,7 +186,7 @@ _WITHHELD = "A content filter kept the result back"
 
 def filter_results(progress: RequestProgress, results: Sequence[Result]) -> list[Result]:
     """The results after the filters of the caller's guardrails. In place of one that is blocked, or
-    that cannot be looked at, the model is told so; what it cost stays."""
+    that cannot be looked at, the model reads that it was; what it cost stays."""
     caller, filtered = progress.context.caller, []
     if caller.guard is None or not caller.guard.filters:
         return list(results)

@@ -212,7 +212,7 @@ def _count_abandoned_turn(
             note_turn(progress, attempt, usage, native_finish=None, cancelled=True)
         return
     job.join()
-    # Without a value there is a bug, of which gevent has told.
+    # Without a value there is a bug, which gevent has logged.
     answer = job.value[0] if job.value else None
     if answer is not None and _find_breakage(answer) is None:
         usage = measure_usage(progress, attempt, answer.usage, count_text_chars(answer.message))

@@ -84,7 +84,7 @@ def note_health(
 def build_affordability_error(
     progress: RequestProgress, refusal: HoldRefusal, endpoint: EndpointEntry
 ) -> GatewayError:
-    """What the caller is told whose hold for this endpoint was refused."""
+    """The error of a caller whose hold for this endpoint was refused."""
     prices = endpoint.prices
     assert prices is not None
     room = Room(endpoint.context_length, endpoint.max_completion_tokens)

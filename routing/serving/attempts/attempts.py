@@ -202,7 +202,7 @@ class Attempts:
             self._full = cause
         if endpoint.pk == self._probes:
             self.end_probe()
-        # What was tried is told by its failure.
+        # What was tried shows in its failure.
         if not any(each.endpoint is endpoint for each in self._progress.attempts):
             step = PARKED_STEP if isinstance(cause, AllParked) else LIMITS_STEP
             pass_over(self._progress, endpoint, step)
@@ -249,7 +249,7 @@ class Attempts:
             self._finished_models.add(attempt.endpoint.model_id)
 
     def error(self) -> GatewayError:
-        """What the caller is told when no endpoint is left."""
+        """The caller's error when no endpoint is left."""
         progress = self._progress
         last = progress.last_attempt if len(progress.attempts) > self._first else None
         if last is not None and last.failure is not None and last.failure.deadline:

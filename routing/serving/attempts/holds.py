@@ -74,7 +74,7 @@ def missing_hold(needed: NeededHold, held: NeededHold) -> NeededHold | None:
 
 
 def may_cheaper_fit(refusal: HoldRefusal) -> bool:
-    """Whether a smaller hold could have been placed; a broke account is told at once."""
+    """Whether a smaller hold could have been placed; a broke account is refused at once."""
     enforced = settings.BILLING_ENFORCED and refusal.asks_the_account
     lefts = [refusal.balance_nano - refusal.held_nano] if enforced else []
     if refusal.key_left_nano is not None:

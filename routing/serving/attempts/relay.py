@@ -32,10 +32,10 @@ class Relay:
     """`feed_bytes` of upstreams until `ended`; both raise `UpstreamFailure` for what is no stream.
 
     With `passes` the upstream speaks the caller's format: its events go through as they are, those
-    before the first content once that is there. `seen` tells of a first parsed event, `started` of
-    content that was written. `usage`, `native_finish`, `service_tier`, `upstream_id`,
-    `produced_chars` and `tool_calls` are what it said so far; `kept` hears every delta.
-    What stood before a failure in one piece is given out first: the next `feed_bytes` raises it.
+    before the first content once that is there. `seen` says that a first event was parsed,
+    `started` that content was written. `usage`, `native_finish`, `service_tier`, `upstream_id`,
+    `produced_chars` and `tool_calls` are what it said so far; `kept` hears every delta. What stood
+    before a failure in one piece is given out first: the next `feed_bytes` raises it.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class Relay:
         self._has_tool_calls = self._fingerprint_said = False
         self._stop_sequence: str | None = None
         self._beside: ProviderExtras | None = None
-        # The payload that is being read, where it may pass, and the one that told the finish.
+        # The payload that is being read, where it may pass, and the one with the finish.
         self._saying: Native | None = None
         self._said_last: Native | None = None
         self._held: list[Native] = []

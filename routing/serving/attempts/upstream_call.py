@@ -106,7 +106,7 @@ def choose_chat(progress: RequestProgress, endpoint: EndpointEntry) -> ChatReque
         # Who is to think first cannot begin with the answer.
         and (reasoning is None or reasoning.is_off)
         and endpoint.pk not in rescue.refused
-        and bool(rescue.said.strip())
+        and bool(rescue.delivered_text.strip())
     )
     if prefills:
         rescue.prefilled.add(endpoint.pk)

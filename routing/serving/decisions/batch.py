@@ -67,7 +67,7 @@ def build_query_request(
         body = build_forwarded_body(
             request,
             upstream_model=terms.upstream_model,
-            # Who has JSON schemas is told of them, by whichever word the catalogue says so.
+            # An endpoint with JSON schemas gets them, by whichever word the catalogue says so.
             supported=terms.supported | {_FORMAT} if _FORMAT in body else terms.supported,
             user_hash=terms.user_hash,
             stream_usage=False,
@@ -181,7 +181,7 @@ class EndpointBatch:
             self.bug = error
 
     def _is_of_caller(self, query: UpstreamQuery, failure: UpstreamFailure) -> bool | None:
-        """See `adapt_failure`. Chat models are told of no question that they could blame."""
+        """See `adapt_failure`. Chat models see no question that they could blame."""
         if self.attempt.endpoint.decides != "native":
             return None
         blamed = find_blamed_questions(failure, query.parts)
@@ -222,7 +222,7 @@ class EndpointBatch:
             self.was_well, self.is_out = True, False
 
     def _record_failure(self, failure: UpstreamFailure) -> None:
-        """The first failure is told, unless a later one ends the attempt."""
+        """The first failure is reported, unless a later one ends the attempt."""
         forget_origin(failure)
         self.failures += 1
         self.is_out |= failure.outage

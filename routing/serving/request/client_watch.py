@@ -84,7 +84,7 @@ class WatchedStream:
     _work: Generator[bytes, None, None]
     # What a write may take.
     _stalled_s: float
-    # Whether the worker stops and nobody can be told anything more.
+    # Whether the worker stops and nobody can be answered any more.
     _stopping = False
 
     def open(self) -> None:

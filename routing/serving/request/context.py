@@ -17,7 +17,7 @@ from gateway.http.tags import NO_TAGS, Tags
 from gateway.limits.allowances import NOTHING, Allowance
 from gateway.limits.concurrency import Place
 from gateway.limits.fair_queue import QueueStay, Waiting
-from gateway.limits.limits import Taken
+from gateway.limits.limits import WindowsTaken
 from gateway.limits.rules import LimitsTaken, Marks
 from routing.entities.entries import EndpointEntry, HouseCredential, ModelEntry
 from routing.entities.exchange import CANCELLED, WireRequest
@@ -52,7 +52,7 @@ class AppFacts(NamedTuple):
 
 
 class Choice(NamedTuple):
-    """What the plan was made from, as far as the record and the caller are told of it.
+    """What the plan was made from, as far as the record and the caller see it.
 
     `requested` are the references as the caller named them, `models` what they came to. `state` is
     narrowed to the plan's endpoints (`routing.selection.trace.kept_state`).
@@ -224,7 +224,7 @@ class RequestProgress:
     served_by: Attempt | None = field(default=None, init=False)
     held_nano: int | None = field(default=None, init=False)
     held_byok_nano: int = field(default=0, init=False)
-    # Whether the ledger was told how it ended.
+    # Whether the ledger knows how it ended.
     settled: bool = field(default=False, init=False)
     # Whether a report of its end is on the way to observers.
     is_reported: bool = field(default=False, init=False)
@@ -233,7 +233,7 @@ class RequestProgress:
     # The end user and the tags by which rate limits tell it from others, once they were asked for.
     marks: Marks | None = field(default=None, init=False)
     # What it took of rate limits, until that is corrected or given back.
-    limits_taken: Taken | None = field(default=None, init=False)
+    limits_taken: WindowsTaken | None = field(default=None, init=False)
     # What the rules of key and workspace that count whole requests let it take.
     allowance: Allowance = field(default=NOTHING, init=False)
     # Its places among the requests under way that are counted, until it has ended.

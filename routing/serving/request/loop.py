@@ -41,8 +41,8 @@ _FREE_CHOICES: Final = ("auto", "none")
 
 
 class Loop:
-    """`tally` is what it has cost, `pieces` what the caller was told, in order. `turns` counts
-    answers of the model.
+    """`tally` is what it has cost, `pieces` what the caller got, in order. `turns` counts answers
+    of the model.
 
     `functions` are the calls of the caller's own functions that the last turn made. `writer` is
     that of the stream, once a turn has ended in it, and `opened` whether it has said its beginning.
@@ -97,7 +97,7 @@ class Loop:
         self.functions = [call for call in calls if self._toolbox.find(_name(call)) is None]
         self._message = {name: each for name, each in message.items() if name != "tool_calls"}
         self._chars_before, self._chars = self._chars, self._chars + len(self._text)
-        # What the caller is told of the answer; its calls come behind what tools did.
+        # What the caller sees of the answer; its calls come behind what tools did.
         visible = self.visible_message(self._message)
         self._first_detail = self._next_detail
         if logprobs is not None:
@@ -222,7 +222,7 @@ class Loop:
 
     @property
     def annotations(self) -> list[JsonObject]:
-        """What the answer cites of what tools found, to be told when it ends."""
+        """What the answer cites of what tools found, to be sent when it ends."""
         before = self._chars_before if self._is_one_text else 0
         return place_citations(self._citable, self._text, before=before) if self._citable else []
 
@@ -268,8 +268,8 @@ class Loop:
         self._toolbox.close()
 
     def finish(self, finish: str) -> str:
-        """The finish reason of the answer, by that of its last turn: calls that were made with the
-        tools off are not told."""
+        """The finish reason of the answer, by that of its last turn. Calls that were made with the
+        tools off are dropped."""
         return "stop" if finish == "tool_calls" and not self.functions else finish
 
     @property
@@ -301,7 +301,7 @@ _HISTORY_FIELDS: Final = ("reasoning", "reasoning_details", "tool_calls")
 
 
 def _build_history_message(message: JsonObject) -> JsonObject:
-    """What the model is told that it said."""
+    """The message of the model as it reads it in the next turn."""
     fields = {name: message[name] for name in _HISTORY_FIELDS if message.get(name)}
     content = message.get("content")
     return {**fields, "role": "assistant", "content": content if type(content) is str else None}

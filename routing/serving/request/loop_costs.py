@@ -1,4 +1,4 @@
-"""What an answer of several turns has used and cost so far. Sums are exact until they are told."""
+"""What an answer of several turns has used and cost so far. Sums stay exact until reported."""
 
 from fractions import Fraction
 from math import ceil
@@ -61,7 +61,7 @@ class Tally:
 
     def add_fees_of(self, other: "Tally", *, turns: bool) -> None:
         """What another model that was asked for this answer has cost: its tools, and its `turns`
-        where it gave an answer. The rest of what it cost is told, and charged to nobody."""
+        where it gave an answer. The rest of what it cost is reported, and charged to nobody."""
         before_nano = self.total_nano
         self.add_fee(other._fees_nano, own_nano=other._own_fees_nano)
         if turns:

@@ -29,11 +29,11 @@ _CAPS: Final = ("max_tokens", "max_completion_tokens")
 
 @dataclass
 class Rescue:
-    """What the parts of one stream have in common. `said` is the text that its caller has got,
-    `writer` the one that all parts go out through, once the stream is open."""
+    """What the parts of one stream have in common. All parts go out through `writer`, once the
+    stream is open."""
 
     asked: ChatRequest
-    said: str = ""
+    delivered_text: str = ""
     legs: list[Leg] = field(default_factory=list)
     writer: "StreamWriter | None" = None
     # Endpoints, by key, that were sent the beginning of their answer, and that refused that.
@@ -45,19 +45,19 @@ class Rescue:
         return sum(leg.usage.completion_tokens for leg in self.legs)
 
     def build_chat(self, *, prefills: bool) -> ChatRequest:
-        """The request for the rest: what was said is the beginning of the answer (`prefills`), or
-        stands above the instruction to go on."""
+        """The request for the rest. The delivered text is the beginning of the answer (`prefills`),
+        or stands above the instruction to go on."""
         asked = self._lower_caps()
-        if not self.said:
+        if not self.delivered_text:
             return asked
-        said = self.said.rstrip() if prefills else self.said
-        more: list[JsonObject] = [{"role": "assistant", "content": said}]
+        text = self.delivered_text.rstrip() if prefills else self.delivered_text
+        more: list[JsonObject] = [{"role": "assistant", "content": text}]
         if not prefills:
             more.append({"role": "user", "content": _INSTRUCTION})
         body = {**asked.body, "messages": [*asked.body["messages"], *more]}
         # The rest of a JSON document is none.
         body.pop("response_format", None)
-        added = self.said if prefills else self.said + _INSTRUCTION
+        added = self.delivered_text if prefills else self.delivered_text + _INSTRUCTION
         return replace(
             asked,
             body=body,
@@ -75,7 +75,7 @@ class Rescue:
         asked, cap = self.asked, self.asked.max_output_tokens
         if cap is None:
             return asked
-        produced = max(estimate_tokens(len(self.said)), self.completion_tokens)
+        produced = max(estimate_tokens(len(self.delivered_text)), self.completion_tokens)
         body = dict(asked.body)
         for name in _CAPS:
             if isinstance(each := body.get(name), int):
@@ -98,5 +98,5 @@ class Rescue:
         return {
             "from": {"provider": broken.endpoint.provider.name, "model": broken.endpoint.model_id},
             "to": {"provider": attempt.endpoint.provider.name, "model": attempt.endpoint.model_id},
-            "said_chars": len(self.said),
+            "said_chars": len(self.delivered_text),
         }

@@ -40,8 +40,8 @@ T = TypeVar("T")
 
 
 class Booking(NamedTuple):
-    """The end of a call that the ledger was told. `report` is not published yet: its caller may
-    still be told something else. Requests of tools have none."""
+    """The end of a call as the ledger has it. `report` is not published yet: its caller may still
+    get something else. Requests of tools have none."""
 
     ticket: Ticket
     report: RequestReport | None
@@ -193,7 +193,7 @@ def settle_failure(
         progress.content.set_error(error)
     booking = book(progress, outcome)
     assert booking is not None
-    # The caller is told of the failure, whatever becomes of its record.
+    # The caller gets the failure, whatever becomes of its record.
     publish(progress, booking)
     try:
         if wait:

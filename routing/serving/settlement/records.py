@@ -92,7 +92,7 @@ def build_report(
 
 
 def replace_end(report: RequestReport, error: GatewayError) -> RequestReport:
-    """The report of a request that was booked, but whose caller was told this error."""
+    """The report of a request that was booked, but whose caller got this error."""
     is_counted = report.is_counted or (report.error is None and _is_counted(report.caller))
     return report._replace(
         ended_at=datetime.now(UTC),
@@ -177,7 +177,7 @@ def _describe_attempt(progress: RequestProgress, attempt: Attempt) -> JsonObject
         # An answer that had begun broke off.
         described["broke_off_ms"] = _ms(attempt.started, ended)
     if attempt.house:
-        # For operators; callers are not told of it.
+        # For operators; callers do not see it.
         described["credential"] = attempt.house.label
     hedge = progress.hedge
     if hedge is not None and any(attempt is each for each in hedge.racing[1:]):

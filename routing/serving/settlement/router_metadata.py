@@ -1,4 +1,4 @@
-"""What a caller who opted in is told of its request's routing."""
+"""What a caller who opted in sees of its request's routing."""
 
 from django.conf import settings
 

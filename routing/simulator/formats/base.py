@@ -164,7 +164,7 @@ class SimulatedFormat(Protocol):
 
 
 class RuleBroken(Exception):
-    """A request breaks a rule; the text is what the caller is told."""
+    """A request breaks a rule; the text is the caller's error."""
 
     def __init__(self, message: str, *, code: str | None = None, param: str | None = None) -> None:
         super().__init__(message)

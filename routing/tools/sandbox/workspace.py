@@ -17,7 +17,7 @@ from gateway.sandbox.subprocess_worker import SubprocessWorker, WorkerEnded, Wor
 from routing.tools.interface import ToolFailed
 from routing.tools.sandbox import bubblewrap
 
-# What commands may take less than the tool itself, to be told of rather than cut off with it.
+# What commands may take less than the tool itself, so that the model hears of the limit.
 GRACE_S: Final = 2.0
 # More for the first one, for which the sandbox begins.
 _START_S: Final = 10.0

@@ -24,7 +24,7 @@ RESULTS_DEFAULT: Final = 5
 RESULTS_MAX: Final = 25
 TOTAL_RESULTS_DEFAULT: Final = 50
 QUERY_CHARS_MAX: Final = 400
-# Characters of text told of each result.
+# Characters of text given of each result.
 CHARS_BY_SIZE: Final = {"low": 500, "medium": 1_500, "high": 5_000}
 _BLOCK: Final = "web_search_tool_result"
 _CITED_CHARS: Final = 300
@@ -46,8 +46,7 @@ _DEFINITION: Final = Definition(
 
 
 class WebSearch:
-    """Searches within the caller's domains. `search_prompt` is told to the model beside what is
-    found."""
+    """Searches within the caller's domains. The model gets `search_prompt` beside what is found."""
 
     time_s: float | None = None
     definition = _DEFINITION

@@ -18,8 +18,8 @@ class Output:
 
     def __init__(self) -> None:
         self.items = OutputItems()
-        # Which kinds of output were said at all.
-        self.said: set[str] = set()
+        # Which kinds of output came at all.
+        self.emitted_kinds: set[str] = set()
         # How often the upstream searched the web.
         self.searches = 0
         self._has_reasoned = False
@@ -31,7 +31,7 @@ class Output:
         """A fragment of output text."""
         if not piece.chars:
             piece.offset = self._content_chars
-            self.said.add("text")
+            self.emitted_kinds.add("text")
         piece.chars += len(text)
         self._content_chars += len(text)
         delta = event.delta
@@ -40,7 +40,7 @@ class Output:
     def add_refusal(self, event: Event, item: OutputItem, part: object, text: str) -> None:
         item.piece("refusal", part).chars += len(text)
         event.delta["refusal"] = event.delta.get("refusal", "") + text
-        self.said.add("text")
+        self.emitted_kinds.add("text")
 
     def add_reasoning(
         self, event: Event, item: OutputItem, kind: str, part: object, text: str
@@ -58,7 +58,7 @@ class Output:
         piece.chars += len(text)
         event.delta["reasoning"] = event.delta.get("reasoning", "") + separator + text
         event.delta.setdefault("reasoning_details", []).append(detail)
-        self.said.add("reasoning")
+        self.emitted_kinds.add("reasoning")
 
     def add_tokens(self, event: Event, piece: OutputPart, logprobs: object) -> None:
         """Log probabilities of a fragment of text."""
@@ -92,7 +92,7 @@ class Output:
             call |= {"type": "function", "function": {"name": item.name or "", "arguments": ""}}
             if item.call_id:
                 call["id"] = item.call_id
-            self.said.add(f"call {item.call_id}")
+            self.emitted_kinds.add(f"call {item.call_id}")
         event.delta.setdefault("tool_calls", []).append(call)
         return call
 
@@ -164,17 +164,17 @@ class Output:
         was ever met, only those are meant of whose kind there was nothing yet. Where some were met,
         an unknown one is the item of its kind that was announced at its place.
         """
-        said = self.said.copy()
+        emitted = self.emitted_kinds.copy()
         values = [value for value in _as_list(items) if isinstance(value, dict)]
         known_items = [self.items.find(value.get("id")) for value in values]
         keeps_ids = any(item is not None for item in known_items)
         for index, (value, item) in enumerate(zip(values, known_items, strict=True)):
-            if item is None and keeps_ids and not said.isdisjoint(_list_output_kinds(value)):
+            if item is None and keeps_ids and not emitted.isdisjoint(_list_output_kinds(value)):
                 there = self.items.find_at(index)
                 is_it = there is not None and there.type == value.get("type")
                 item = there if is_it and there not in known_items else None
             is_new = keeps_ids and isinstance(value.get("id"), str)
-            if item is not None or is_new or said.isdisjoint(_list_output_kinds(value)):
+            if item is not None or is_new or emitted.isdisjoint(_list_output_kinds(value)):
                 item = item or OutputItem()
                 item.learn(value)
                 self.finish_item(event, item, value)
@@ -199,7 +199,7 @@ class Output:
             details.append({**self._new_detail(item, "reasoning.encrypted"), "data": sealed})
         if details:
             event.delta.setdefault("reasoning_details", []).extend(details)
-            self.said.add("reasoning")
+            self.emitted_kinds.add("reasoning")
 
     def _new_detail(self, item: OutputItem, type: str) -> JsonObject:
         if item.reasoning_index is None:
@@ -221,7 +221,7 @@ class Output:
         kind = format if isinstance(format, str) and format else "png"
         image = {"type": "image_url", "image_url": {"url": f"data:image/{kind};base64,{data}"}}
         event.delta.setdefault("images", []).append(image)
-        self.said.add("image")
+        self.emitted_kinds.add("image")
 
     def _add_search(self, item: OutputItem, value: JsonObject) -> None:
         """Opening a found page is no search."""
@@ -230,11 +230,11 @@ class Output:
         if kind == "search" and value.get("status") != "failed" and not piece.chars:
             piece.chars = 1
             self.searches += 1
-            self.said.add("search")
+            self.emitted_kinds.add("search")
 
 
 def _list_output_kinds(value: JsonObject) -> tuple[str, ...]:
-    """What `Output.said` holds once something like this item was said."""
+    """What `Output.emitted_kinds` holds once something like this item came."""
     match value.get("type"):
         case "message":
             return ("text",)

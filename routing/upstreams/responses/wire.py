@@ -46,7 +46,7 @@ class ResponsesReader:
         if self.ended:
             return ()
         if payload[:6] == DONE:
-            if not self._output.said:
+            if not self._output.emitted_kinds:
                 raise malformed_answer("a stream without a response")
             self.ended = True
             return ()
@@ -155,11 +155,11 @@ class ResponsesReader:
         response = {**response, "status": value["type"].removeprefix("response.")}
         event.error = read_failure(response)
         if event.error is None:
-            if not self._output.said and not isinstance(response.get("output"), list):
+            if not self._output.emitted_kinds and not isinstance(response.get("output"), list):
                 raise malformed_answer("a response without output")
             self._output.finish(event, response.get("output"))
             finish = read_finish(response)
-            called = any(name.startswith("call ") for name in self._output.said)
+            called = any(name.startswith("call ") for name in self._output.emitted_kinds)
             event.native_finish = "tool_calls" if called and finish == "stop" else finish
         self.ended = True
         self._put_response_fields(event, response)

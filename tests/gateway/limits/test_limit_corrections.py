@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from gateway.limits.limit_leases import LimitLeases
 from gateway.limits.limit_store import LimitAnswer, LimitStore
-from gateway.limits.limits import DAY_S, Exceeded, Limit, RateLimiter, Taken
+from gateway.limits.limits import DAY_S, Exceeded, Limit, RateLimiter, WindowsTaken
 from gateway.shared_cache import SharedCache
 
 NOWHERE = SharedCache("", timeout_s=0.1)
@@ -58,7 +58,7 @@ def test_a_correction_is_told_to_the_store_where_the_store_counted_the_use() -> 
     limiter, told = process.limiter, process.store.told
     process.say(10, 20)
     taken = limiter.take(A, B)
-    assert taken == Taken((A, B), (process.start, process.start))
+    assert taken == WindowsTaken((A, B), (process.start, process.start))
 
     limiter.add(taken, [0, 0])
     assert told == []
@@ -71,14 +71,14 @@ def test_a_correction_is_told_to_the_store_where_the_store_counted_the_use() -> 
     # A day later the store still hears of it, and here the new day's count stands.
     process.now += DAY_S
     process.say(10, 10)
-    assert isinstance(limiter.take(A, B), Taken)
+    assert isinstance(limiter.take(A, B), WindowsTaken)
     limiter.add(taken, [-4, -4])
     assert (len(told.pop()), process.list_used(A, B)) == (2, [10, 10])
 
     # What this process counted by itself is its own.
     process.store.answer = None
     own = limiter.take(A)
-    assert isinstance(own, Taken)
+    assert isinstance(own, WindowsTaken)
     assert (own.is_local, process.list_used(A)) == (True, [20])
     limiter.add(own, [-5])
     assert (told, process.list_used(A)) == ([], [15])
@@ -97,7 +97,7 @@ def test_room_that_the_store_gave_is_used_without_it_and_given_back_at_the_end()
     taken = limiter.take(A)
     process.say(100, refused=1)
 
-    assert limiter.take(A) == taken == Taken((A,), (process.start,))
+    assert limiter.take(A) == taken == WindowsTaken((A,), (process.start,))
     assert limiter.find_exceeded(A) is None
     # What was not needed stays with the room; not so what this process had counted alone.
     limiter.add(taken, [-3])

@@ -10,7 +10,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from gateway.limits import limit_store
 from gateway.limits.limit_leases import LEASE_S, REQUESTS_MAX, REQUESTS_MIN, SHARE, LimitLeases
-from gateway.limits.limits import DAY_S, Limit, RateLimiter, Taken
+from gateway.limits.limits import DAY_S, Limit, RateLimiter, WindowsTaken
 from gateway.shared_cache import SharedCache
 from tests.support.valkey import ValkeyServer
 from tests.support.windows import within_one
@@ -177,7 +177,7 @@ def test_a_busy_key_pays_for_few_round_trips(
         limits, hints = process()
         limit = Limit(f"s{next(_names)}", LARGE, DAY_S, 5)
         for _ in range(REQUESTS_MAX + 1):
-            assert isinstance(limits.take(limit), Taken)
+            assert isinstance(limits.take(limit), WindowsTaken)
         return hints.calls
 
     assert within_one(DAY_S, work) <= 10
@@ -189,11 +189,11 @@ def test_of_a_crowd_that_finds_no_room_one_asks_for_all(
     def work() -> None:
         limits, _ = process()
         limit = Limit(f"s{next(_names)}", LARGE, DAY_S)
-        assert isinstance(limits.take(limit), Taken)
+        assert isinstance(limits.take(limit), WindowsTaken)
         limits.close()
         crowd = [gevent.spawn(limits.take, limit) for _ in range(40)]
         gevent.joinall(crowd, timeout=10)
-        assert all(isinstance(each.value, Taken) for each in crowd)
+        assert all(isinstance(each.value, WindowsTaken) for each in crowd)
         assert limits.read_used(limit) == 1 + 1 + REQUESTS_MAX
 
     within_one(DAY_S, work)
@@ -205,12 +205,12 @@ def test_never_more_than_the_limit_and_all_of_it(
     most = SHARE * REQUESTS_MIN + 40
 
     def let_through(each: RateLimiter, limit: Limit) -> int:
-        return sum(isinstance(each.take(limit), Taken) for _ in range(most))
+        return sum(isinstance(each.take(limit), WindowsTaken) for _ in range(most))
 
     def work() -> None:
         (first, _), (second, _) = process(), process()
         limit = Limit(f"s{next(_names)}", most, DAY_S)
-        assert isinstance(first.take(limit), Taken)
+        assert isinstance(first.take(limit), WindowsTaken)
         others = let_through(second, limit)
         assert most - 1 - REQUESTS_MAX <= others < most - 1
         first.close()
@@ -227,14 +227,14 @@ def test_corrections_stay_with_what_is_held(
         limit = Limit(f"s{next(_names)}", LARGE, DAY_S, 100)
         for _ in range(20):
             taken = limits.take(limit)
-            assert isinstance(taken, Taken)
+            assert isinstance(taken, WindowsTaken)
             limits.add(taken, [-90])
         calls = hints.calls
         gevent.sleep(0)
         limits.close()
         assert hints.calls == calls + 1
         used = limits.take(Limit(limit.scope, 201, DAY_S, 2))
-        assert not isinstance(used, Taken)
+        assert not isinstance(used, WindowsTaken)
         assert used.used == 200
 
     within_one(DAY_S, work)

@@ -18,8 +18,8 @@ from gateway.limits.limits import (
     Exceeded,
     Limit,
     RateLimiter,
-    Taken,
     WindowCount,
+    WindowsTaken,
     build_refusal,
     count_at,
     find_window_start,
@@ -92,15 +92,15 @@ class Machine(RuleBasedStateMachine):
         foreseen = self.limits.find_exceeded(*limits)
         found = self.limits.take(*limits)
         assert foreseen == (found if isinstance(found, Exceeded) else None)
-        assert isinstance(found, Taken) is self.model.take(limits, self.now)
-        if isinstance(found, Taken):
+        assert isinstance(found, WindowsTaken) is self.model.take(limits, self.now)
+        if isinstance(found, WindowsTaken):
             return found
         assert found.reset_s > self.now
         assert found.used + cost > 5
         return multiple()
 
     @rule(what=taken, back=st.integers(0, 4), way=st.sampled_from(["add", "give back"]))
-    def correct(self, what: Taken, back: int, way: str) -> None:
+    def correct(self, what: WindowsTaken, back: int, way: str) -> None:
         amounts = [-min(back, each.cost) for each in what.limits]
         if way == "add":
             self.limits.add(what, amounts)
@@ -139,7 +139,7 @@ def test_a_refusal_is_recalled_for_a_second_of_its_window() -> None:
         clock[0] = MINUTE_S * 7 + at_s
         return limits.recall_exceeded(limit) is not None
 
-    assert isinstance(limits.take(limit), Taken)
+    assert isinstance(limits.take(limit), WindowsTaken)
     assert not recall_at(10), "it was not refused yet"
     refused = limits.take(limit)
     assert isinstance(refused, Exceeded)
@@ -148,7 +148,7 @@ def test_a_refusal_is_recalled_for_a_second_of_its_window() -> None:
     clock[0] = MINUTE_S * 8 - 0.5
     assert isinstance(limits.take(limit), Exceeded)
     assert [recall_at(at_s) for at_s in (59.9, 60)] == [True, False]
-    assert isinstance(limits.take(limit), Taken)
+    assert isinstance(limits.take(limit), WindowsTaken)
     assert isinstance(limits.take(limit), Exceeded)
     assert recall_at(60.5)
 
@@ -190,7 +190,7 @@ def counters(valkey: ValkeyServer) -> Iterator[Callable[[], RateLimiter]]:
 def can_take(
     limits: RateLimiter, most: int, scope: str, *, cost: int = 1, window_s: int = DAY_S
 ) -> bool:
-    return isinstance(limits.take(Limit(scope, most, window_s, cost)), Taken)
+    return isinstance(limits.take(Limit(scope, most, window_s, cost)), WindowsTaken)
 
 
 def test_processes_count_together(counters: Callable[[], RateLimiter]) -> None:
@@ -199,7 +199,9 @@ def test_processes_count_together(counters: Callable[[], RateLimiter]) -> None:
     def work() -> None:
         limit = Limit(f"s{next(_names)}", 3, DAY_S)
         assert there.read_used(limit) == 0
-        assert isinstance(here.take(limit, limit._replace(scope=f"{limit.scope}-other")), Taken)
+        assert isinstance(
+            here.take(limit, limit._replace(scope=f"{limit.scope}-other")), WindowsTaken
+        )
         assert (here.read_used(limit), there.read_used(limit._replace(most=1))) == (1, 1)
         found = [can_take(each, 3, limit.scope) for each in (there, here, there, here)]
         assert found == [True, True, False, False]
@@ -225,14 +227,14 @@ def test_all_limits_or_none_and_looking_takes_nothing(counters: Callable[[], Rat
         scope = f"s{next(_names)}"
         wide, narrow = Limit(f"{scope}-wide", 10, DAY_S), Limit(f"{scope}-narrow", 5, MINUTE_S, 3)
         assert [here.find_exceeded(wide, narrow) for _ in range(20)] == [None] * 20
-        assert isinstance(there.take(wide, narrow), Taken)
+        assert isinstance(there.take(wide, narrow), WindowsTaken)
         for refused in (here.find_exceeded(wide, narrow), here.take(wide, narrow)):
             assert isinstance(refused, Exceeded)
             assert (refused.limit, refused.used) == (narrow, 3)
         # Nothing was counted of either: nine and two are left.
         rest = wide._replace(cost=9), narrow._replace(cost=2)
         assert here.find_exceeded(*rest) is None
-        assert isinstance(there.take(*rest), Taken)
+        assert isinstance(there.take(*rest), WindowsTaken)
         assert isinstance(there.take(wide), Exceeded)
 
     within_one(MINUTE_S, work)
@@ -244,10 +246,10 @@ def test_what_is_corrected_may_be_taken_again(counters: Callable[[], RateLimiter
     def work() -> None:
         limit = Limit(f"s{next(_names)}", 100, MINUTE_S, 80)
         reserved = here.take(limit)
-        assert isinstance(reserved, Taken)
+        assert isinstance(reserved, WindowsTaken)
         assert isinstance(there.take(limit), Exceeded)
         here.add(reserved, [-70])
-        assert isinstance(there.take(limit), Taken)
+        assert isinstance(there.take(limit), WindowsTaken)
         # More than was reserved counts as well.
         here.add(reserved, [20])
         assert isinstance(there.take(limit._replace(cost=1)), Exceeded)
@@ -259,12 +261,12 @@ def test_a_window_that_is_over_is_not_corrected(counters: Callable[[], RateLimit
     limits = counters()
     second = Limit(f"s{next(_names)}", 1, 1)
     first = limits.take(second)
-    assert isinstance(first, Taken)
+    assert isinstance(first, WindowsTaken)
     # Until the store's clock has gone on by a second.
     until = time.monotonic() + 5
-    while not isinstance(again := limits.take(second), Taken) and time.monotonic() < until:
+    while not isinstance(again := limits.take(second), WindowsTaken) and time.monotonic() < until:
         pass
-    assert isinstance(again, Taken)
+    assert isinstance(again, WindowsTaken)
     assert again.starts > first.starts
 
     limits.add(first, [-1])
@@ -299,7 +301,7 @@ def test_what_the_store_never_counted_is_not_taken_off_there(
         limit = Limit(f"s{next(_names)}", 100, DAY_S, 80)
         valkey.stop()
         reserved = here.take(limit)
-        assert isinstance(reserved, Taken)
+        assert isinstance(reserved, WindowsTaken)
         valkey.start()
         until = time.monotonic() + 10
         while there.read_used(limit) == 0 and time.monotonic() < until:

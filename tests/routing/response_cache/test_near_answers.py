@@ -9,10 +9,10 @@ from routing.response_cache import near_answers
 from routing.response_cache.cached_answers import Entry, LocalStore, find, forget_all, put
 from routing.response_cache.near_answers import (
     NOT_NEAR,
-    find_near,
+    find_near_answer,
     normalize,
-    put_near,
     split_last_text,
+    store_near_answer,
 )
 
 GROUP, OTHER = "a" * 64, "b" * 64
@@ -30,42 +30,42 @@ def entry(name: str) -> Entry:
 
 
 def test_the_nearest_answer_of_the_group_is_found_where_it_is_near_enough() -> None:
-    put_near(GROUP, EAST, entry("east"))
-    put_near(GROUP, NORTH, entry("north"))
+    store_near_answer(GROUP, EAST, entry("east"))
+    store_near_answer(GROUP, NORTH, entry("north"))
     between = normalize((3.0, 1.0))
     assert between is not None
-    found = find_near(GROUP, between, 0.9)
+    found = find_near_answer(GROUP, between, 0.9)
     assert found.entry is not None
     assert (found.entry.generation_id, round(found.similarity, 3)) == ("east", 0.949)
-    assert find_near(GROUP, between, 0.95).entry is None
-    assert find_near(OTHER, EAST, 0.1) == (None, -1.0)
+    assert find_near_answer(GROUP, between, 0.95).entry is None
+    assert find_near_answer(OTHER, EAST, 0.1) == (None, -1.0)
     # Another model's vectors are compared with none of these.
-    assert find_near(GROUP, (1.0, 0.0, 0.0), 0.1).entry is None
+    assert find_near_answer(GROUP, (1.0, 0.0, 0.0), 0.1).entry is None
 
 
 def test_a_group_keeps_so_many_and_the_newest(monkeypatch: pytest.MonkeyPatch) -> None:
     # A bound that three entries reach.
     monkeypatch.setattr(near_answers, "ENTRIES_MAX", 2)
     for name, vector in (("first", EAST), ("second", NORTH), ("third", (-1.0, 0.0))):
-        put_near(GROUP, vector, entry(name))
-    assert find_near(GROUP, EAST, 0.9).entry is None
-    assert find_near(GROUP, NORTH, 0.9).entry is not None
+        store_near_answer(GROUP, vector, entry(name))
+    assert find_near_answer(GROUP, EAST, 0.9).entry is None
+    assert find_near_answer(GROUP, NORTH, 0.9).entry is not None
 
 
 def test_the_same_vector_s_next_answer_takes_the_place_of_the_first() -> None:
     for name in ("first", "second"):
-        put_near(GROUP, EAST, entry(name))
-    found = find_near(GROUP, EAST, 0.9).entry
+        store_near_answer(GROUP, EAST, entry(name))
+    found = find_near_answer(GROUP, EAST, 0.9).entry
     assert found is not None
     assert found.generation_id == "second"
     # Sealed for its group.
     put(OTHER, find(GROUP) or b"", ttl_s=60)
-    assert find_near(OTHER, EAST, 0.1) == NOT_NEAR
+    assert find_near_answer(OTHER, EAST, 0.1) == NOT_NEAR
 
 
 def test_an_answer_ends_with_its_time() -> None:
-    put_near(GROUP, EAST, entry("past")._replace(stored_at=time.time() - 60))
-    assert find_near(GROUP, EAST, 0.9).entry is None
+    store_near_answer(GROUP, EAST, entry("past")._replace(stored_at=time.time() - 60))
+    assert find_near_answer(GROUP, EAST, 0.9).entry is None
 
 
 def test_a_process_keeps_as_much_as_so_many_answers_may_take(settings: Any) -> None:

@@ -181,7 +181,7 @@ def test_a_request_is_settled_to_the_weights_of_the_models_that_answered(counter
     ):
         call = call_to(*[{PAID: cheap}.get(each, dear) for each in model_ids], max_tokens=100)
         call.context = call.context._replace(caller=replace(call.context.caller, rate_rules=rules))
-        assert rate_limits.too_many(call) is None
+        assert rate_limits.count_request(call) is None
         assert call.limits_taken is not None
         before = [counters.count_remaining(each) for each in call.limits_taken.limits]
         # Reserved was the most of what any of them might come to.
@@ -277,7 +277,7 @@ def test_headers_tell_the_caller_s_own_limits_and_nothing_of_others(counters) ->
     def headers() -> dict[str, str]:
         return rate_limits.build_limit_headers(call, call.limits_taken, now_s=counters.now)
 
-    assert rate_limits.too_many(call) is None
+    assert rate_limits.count_request(call) is None
     assert headers()["x-ratelimit-remaining-requests"] == "8"
     taken = take(call, limited)
     call.attempts.append(attempt_at(limited, limits=taken))

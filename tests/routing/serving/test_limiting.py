@@ -17,7 +17,7 @@ from pytest_django import Settings
 from accounts.authentication import KeyUses
 from gateway.http.errors import RateLimited, Unavailable
 from gateway.limits.allowances import NOTHING
-from gateway.limits.limits import DAY_S, MINUTE_S, Limit, Taken
+from gateway.limits.limits import DAY_S, MINUTE_S, Limit, WindowsTaken
 from routing.ledger.orders import Payer, TopUpOrder
 from routing.metering.usage import Usage
 from routing.planning import admission_errors
@@ -57,7 +57,7 @@ def list_limits(call: RequestProgress) -> list[tuple[str, int, int, int]]:
 
 def test_by_default_nothing_is_counted(counters) -> None:
     call = call_to(endpoint_of(PAID))
-    assert rate_limits.too_many(call) is None
+    assert rate_limits.count_request(call) is None
     assert (call.limits_taken, counters._counts) == (None, {})
 
 
@@ -73,12 +73,12 @@ def test_who_is_refused_early_is_refused_for_nothing(all_on, counters, monkeypat
             admission_errors.refuse_early(call)
     assert (call.limits_taken, counters.count_remaining(limit)) == (None, limit.most)
 
-    assert isinstance(counters.take(limit._replace(cost=limit.most)), Taken)
+    assert isinstance(counters.take(limit._replace(cost=limit.most)), WindowsTaken)
     with pytest.raises(RateLimited) as refused:
         admission_errors.refuse_early(call)
 
     assert refused.value.headers["X-RateLimit-Limit"] == str(all_on.ROUTER_KEY_RPM)
-    told = rate_limits.too_many(call)
+    told = rate_limits.count_request(call)
     assert told is not None
     assert (told.text, told.metadata) == (refused.value.text, refused.value.metadata)
 
@@ -117,9 +117,9 @@ def test_who_bought_enough_has_the_larger_day(all_on, counters, bought, most, te
     call.context = call.context._replace(caller=replace(call.context.caller, bought_nano=bought))
     (limit,) = rate_limits._list_limits(call, NOTHING)
     assert limit.most == most
-    assert isinstance(counters.take(limit._replace(cost=most)), Taken)
+    assert isinstance(counters.take(limit._replace(cost=most)), WindowsTaken)
 
-    error = rate_limits.too_many(call)
+    error = rate_limits.count_request(call)
 
     assert error is not None
     assert error.text.startswith(f"Rate limit exceeded: {text}")
@@ -139,13 +139,13 @@ TOO_LARGE = "tokens-per-min. This request may use up to 3021 tokens, and 1979 of
 )
 def test_a_minute_s_requests(all_on, counters, model_id, tokens, most, text, source) -> None:
     call = call_to(endpoint_of(model_id), max_tokens=tokens)
-    *found, last = [rate_limits.too_many(call) for _ in range(most + 1)]
+    *found, last = [rate_limits.count_request(call) for _ in range(most + 1)]
     assert found == [None] * most
     assert last is not None
     assert (last.text, last.metadata["limit_source"]) == (f"Rate limit exceeded: {text}", source)
     assert last.headers["Retry-After"] == "40"
     counters.now += 40
-    assert rate_limits.too_many(call) is None
+    assert rate_limits.count_request(call) is None
 
 
 def test_tokens_are_bounded_by_the_dearest_endpoint_and_by_the_limit(all_on) -> None:
@@ -166,7 +166,7 @@ def test_what_is_reserved_never_exceeds_the_limit_and_what_is_used_is_kept(used,
         use_counters(patch, counters)
         for tokens in used:
             call = call_to(endpoint_of(PAID), max_tokens=asked)
-            if rate_limits.too_many(call) is None:
+            if rate_limits.count_request(call) is None:
                 assert call.limits_taken is not None
                 running.append(call)
                 reserved = sum(c.limits_taken.limits[-1].cost for c in running if c.limits_taken)
@@ -181,7 +181,7 @@ def test_what_is_reserved_never_exceeds_the_limit_and_what_is_used_is_kept(used,
 
 def test_told_twice_of_an_end_it_corrects_once(all_on, counters) -> None:
     call = call_to(endpoint_of(PAID), max_tokens=1000)
-    assert rate_limits.too_many(call) is None
+    assert rate_limits.count_request(call) is None
     for _ in range(2):
         rate_limits.settle(call, Usage(10, 5))
         rate_limits.give_back(call)

@@ -13,7 +13,7 @@ from routing.selection.health import EndpointHealth
 from routing.statistics import probes
 from routing.statistics.models import ProviderProbe
 from routing.statistics.peer_sync import PeerSync
-from routing.statistics.probes import probe_due, probe_provider
+from routing.statistics.probes import probe_due_providers, probe_provider
 from routing.statistics.stream_format import read_entry, stream_key
 from tests.gateway.outbound.raw_upstream import RawUpstream
 from tests.routing.serving.learning import Clock, observer
@@ -60,7 +60,7 @@ def read_notes(upstream, store) -> Callable[[], list[list[str]]]:
 
 
 def test_a_provider_is_asked_for_its_models_with_its_credential(read_notes, models) -> None:
-    assert probe_due(NOW) == 1
+    assert probe_due_providers(NOW) == 1
     (head,) = models.heads
     assert head.startswith(b"GET /v1/models HTTP/1.1\r\n")
     assert f"Authorization: Bearer {CREDENTIAL}".encode() in head
@@ -71,7 +71,7 @@ def test_a_provider_is_asked_for_its_models_with_its_credential(read_notes, mode
 
 
 def test_only_when_it_is_due(read_notes, models) -> None:
-    asked = [probe_due(NOW + timedelta(seconds=s)) for s in (0, 1, 29, 30, 31, 60)]
+    asked = [probe_due_providers(NOW + timedelta(seconds=s)) for s in (0, 1, 29, 30, 31, 60)]
     assert asked == [1, 0, 0, 1, 0, 1]
     assert len(models.heads) == 3
 
@@ -79,7 +79,7 @@ def test_only_when_it_is_due(read_notes, models) -> None:
 @pytest.mark.parametrize("changes", [{"probe_interval_s": None}, {"status": -5}])
 def test_nobody_is_asked_who_need_not_be(read_notes, models, changes: dict[str, Any]) -> None:
     Provider.objects.update(**changes)
-    assert (probe_due(NOW), models.heads) == (0, [])
+    assert (probe_due_providers(NOW), models.heads) == (0, [])
 
 
 def test_whoever_refuses_is_there(read_notes, models) -> None:
@@ -87,7 +87,7 @@ def test_whoever_refuses_is_there(read_notes, models) -> None:
     for status, ok in verdicts.items():
         ProviderProbe.objects.all().delete()
         models.status = status
-        assert probe_due(NOW) == 1
+        assert probe_due_providers(NOW) == 1
         probe = ProviderProbe.objects.get()
         assert (probe.ok, probe.status) == (ok, status)
 
@@ -95,7 +95,7 @@ def test_whoever_refuses_is_there(read_notes, models) -> None:
 def test_an_outage_is_told_each_time_and_its_end_once(read_notes, models) -> None:
     for minute, status in enumerate((200, 503, 503, 200, 200)):
         models.status = status
-        probe_due(NOW + timedelta(minutes=minute))
+        probe_due_providers(NOW + timedelta(minutes=minute))
     assert read_notes() == [["outage"], ["outage"], ["well"]]
 
 
@@ -105,7 +105,7 @@ def test_processes_hear_of_it_and_count_no_call(read_notes, models, store) -> No
     sharing = PeerSync(seen, health, store, clock=clock)
     sharing.sync()
     models.status = 503
-    probe_due(NOW)
+    probe_due_providers(NOW)
 
     sharing.sync()
 
@@ -116,7 +116,7 @@ def test_processes_hear_of_it_and_count_no_call(read_notes, models, store) -> No
 
 def test_who_does_not_answer_at_all_is_down(read_notes) -> None:
     Provider.objects.update(base_url="http://127.0.0.1:9/v1")
-    probe_due(NOW)
+    probe_due_providers(NOW)
     probe = ProviderProbe.objects.get()
     assert (probe.ok, probe.status) == (False, None)
     assert probe.said.startswith("No answer")
