@@ -98,7 +98,7 @@ uses: Final = KeyUses(record_uses)
 
 
 class IssuerGone(Unavailable):
-    """Whether the token is good cannot be said before its issuer answers."""
+    """Nobody knows whether the token is good before its issuer answers."""
 
     message, default_reason = "The token's issuer does not answer", "issuer"
 

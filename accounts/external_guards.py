@@ -22,7 +22,7 @@ class ExternalGuard(NamedTuple):
     how likely the answer to `question` is yes, and finds something from `threshold` on.
 
     `blocks` says what becomes of what it finds, `shadow` that it only says so. Where it does not
-    answer in time, what it was to look at goes on if it `fails_open`; who only flags never blocks.
+    answer in time, its text goes on if it `fails_open`; a guard that only flags never blocks.
     """
 
     kind: GuardKind

@@ -206,7 +206,7 @@ def build_entry(guardrail: Any, scope: Scope) -> GuardrailEntry:
 
 
 def _read_allowed(words: list[str] | None) -> frozenset[str] | None:
-    """An empty list cannot be said by callers; in the tables it allows everything too."""
+    """Callers cannot write an empty list; in the tables it allows everything too."""
     return frozenset(words) if words else None
 
 

@@ -18,7 +18,7 @@ from accounts.people.records import record_mailed_link
 from console.sign_in_links import build_link_path
 
 log = logging.getLogger("gateway.sign_in")
-# One person gets one mail in so long, whoever asks.
+# One person gets one mail in this time, whoever asks.
 _PAUSE_S: Final = 900
 _PAUSE_OF_FAILED_S: Final = 60
 # The other threads of the worker `events` watch and send alerts, however slow the mail server is.

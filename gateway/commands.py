@@ -32,8 +32,8 @@ class Misused(Refused):
 class JsonCommand(BaseCommand):
     """Base of the commands scripts drive: `run` answers a dict and an exit status.
 
-    Arguments are declared in `add_arguments` as ever; `--json` is there by itself. `lines` says the
-    same answer to a person.
+    Arguments are declared in `add_arguments` as usual; `--json` is there by itself. `lines` says
+    the same answer to a person.
     """
 
     # Checks would import every view of the project; `manage.py check` runs them.

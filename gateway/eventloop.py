@@ -47,7 +47,7 @@ def run_in_thread(work: Callable[[], _T], *, threads: Callable[[], Any] | None =
 
 
 def run_later(seconds: float, work: Callable[[], None]) -> None:
-    """Run `work` after so many seconds. Without an event loop only what is due at once is run."""
+    """Run `work` after this many seconds. Without an event loop only what is due at once is run."""
     if _under_gevent():
         from gevent import spawn_later
 

@@ -1,9 +1,8 @@
 """Secrets at rest: AES-256-GCM under a key derived from VAULT_MASTER_KEY, bound to their row.
 
 A sealed value copied into another row does not open there: the row's name is authenticated with it.
-What was sealed under a former master key (`VAULT_FORMER_MASTER_KEYS`) still opens; `reseal` and
-`reseal_bytes` are for moving it to the one of now. Data keys have `seal_under` and
-`unseal_under`.
+What was sealed under a former master key (`VAULT_FORMER_MASTER_KEYS`) still opens. `reseal` and
+`reseal_bytes` move it to the current one. Data keys have `seal_under` and `unseal_under`.
 """
 
 import base64
@@ -38,7 +37,7 @@ def _derive_key_id(master_key: str) -> str:
 
 
 def master_key_id() -> str:
-    """The name of the master key of now; it tells nothing of the key itself."""
+    """The name of the current master key; it reveals nothing of the key itself."""
     return _derive_key_id(settings.VAULT_MASTER_KEY)
 
 
@@ -79,7 +78,7 @@ def unseal(sealed: str, *, purpose: str, row: str) -> str:
 
 
 def reseal(sealed: str, *, purpose: str, row: str) -> str | None:
-    """The same value under the master key of now; None where it is. Raises `UnsealError`."""
+    """The same value under the current master key; None where it is. Raises `UnsealError`."""
     plaintext = unseal(sealed, purpose=purpose, row=row)
     raw = base64.b64decode(sealed.removeprefix(_VERSION))
     if _can_decrypt(_cipher(settings.VAULT_MASTER_KEY, purpose), raw, row):
@@ -96,7 +95,7 @@ def reseal_bytes(sealed: bytes, *, purpose: str, row: str) -> bytes | None:
 
 
 def _decrypt_any(raw: bytes, purpose: str, row: str) -> bytes:
-    # Under the master key of now first, then the former ones.
+    # Under the current master key first, then the former ones.
     for key in (settings.VAULT_MASTER_KEY, *settings.VAULT_FORMER_MASTER_KEYS):
         cipher = _cipher(key, purpose)
         try:

@@ -144,7 +144,7 @@ def _last_month() -> tuple[date, date]:
 
 
 class StatementForm(forms.Form):
-    """Which statement to download: last month's, unless something else is said."""
+    """Which statement to download: last month's by default."""
 
     start = forms.DateField(initial=lambda: _last_month()[0], help_text="UTC")
     end = forms.DateField(

@@ -206,7 +206,7 @@ class WorkspaceAdmin(PageAdmin):
 @admin.register(WorkspaceMembership)
 class WorkspaceMembershipAdmin(RecordedAdmin):
     """Members of workspaces beside the default ones, to which everybody of the account belongs.
-    Whoever may make no keys there any more loses those of before: they are disabled."""
+    Whoever may make no keys there any more loses the former ones: they are disabled."""
 
     object_type = "workspace_membership"
     facts = ("workspace_id", "membership_id", "role")

@@ -2,9 +2,9 @@
 
 Keys and the discovery document older than `_FRESH_S` are asked for again, by one request; others go
 on with the former ones. A token that names an unknown key has them asked for at once. That happens
-at most `_ASKS_MAX` times in `_ASK_AGAIN_S`, or once where the issuer does not answer. Then the keys
-of before stay good for `_KEPT_S`. Without any, the same refusal stands until it is asked again. So
-nobody without a credential makes others wait for it one after the other.
+at most `_ASKS_MAX` times in `_ASK_AGAIN_S`, or once where the issuer does not answer. Then the
+former keys stay good for `_KEPT_S`. Without any, the same refusal stands until it is asked again.
+So nobody without a credential makes others wait for it one after the other.
 """
 
 import json
@@ -113,8 +113,7 @@ class Issuer:
         self._lock = Lock()
 
     def read_facts(self) -> JsonObject:
-        """Its discovery document; that of before where it does not answer. Raises
-        `IssuerSilent`."""
+        """Its discovery document; the former one where it is silent. Raises `IssuerSilent`."""
         now = time.monotonic()
         if self._facts is not None and now - self._facts_at < self._fresh_s:
             return self._facts

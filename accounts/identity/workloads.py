@@ -189,7 +189,7 @@ def _examine_own(token: str, now: float) -> KnownToken:
 
 
 def _read_issuer(token: str) -> str:
-    """Who is said to have signed it. Raises `TokenRefused`."""
+    """The issuer that the token names. Raises `TokenRefused`."""
     if len(token) > TOKEN_CHARS_MAX:
         raise TokenRefused("it is too long")
     try:

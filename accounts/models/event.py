@@ -161,7 +161,7 @@ class Delivery(models.Model):
 
 
 class Alarm(models.Model):
-    """Whether a state that has no window is as it should not be, and how often it came to that.
+    """Whether a state that has no window is bad, and how often it became so.
 
     The count makes the key of an event, so that each time counts and none counts twice.
     """

@@ -1,6 +1,6 @@
 """E-mail addresses that people confirm by a link before they come in.
 
-Links hold the person and the address: one to an address of before confirms nothing.
+Links hold the person and the address: one to a former address confirms nothing.
 """
 
 import logging

@@ -42,7 +42,7 @@ class KeptOut(SignInRefused):
 
 
 def admit(identity: Identity) -> User:
-    """The person behind an identity, in the accounts that the claims of now give.
+    """The person behind an identity, in the accounts that the current claims give.
 
     Raises `SignInRefused` for somebody to whom no mapping applies, or who was switched off.
     """

@@ -160,7 +160,7 @@ class PageSessionEnd:
 def _put_off_end(request: HttpRequest) -> None:
     """By what was used of the idle time, once that is a tenth of it: each time costs a write."""
     session = request.session
-    # A session of before this was kept has an end already.
+    # A session from before this rule has an end already.
     if (ends_at := session.get(_ENDS_AT)) is None:
         return
     idle_s = settings.SESSION_IDLE_MINUTES * 60 or settings.SESSION_COOKIE_AGE

@@ -147,7 +147,7 @@ def rotate_key(
 ) -> tuple[ApiKey, str]:
     """The one key of `keys` with a new string, shown this once. Usage and limits stay.
 
-    Its string of now works on for `grace_s` seconds, and no earlier one works any longer than it.
+    Its current string works on for `grace_s` seconds, and no earlier one works any longer than it.
     With `expires_at` the key ends then. Raises `ApiKey.DoesNotExist`.
     """
     assert 0 <= grace_s <= GRACE_S_MAX
@@ -247,7 +247,7 @@ def _record_key_event(
 
 # How long a string of a playground's key works.
 _PLAYGROUND_LIFETIME: Final = timedelta(hours=1)
-# Other tabs go on with the string of before for so long, and ask for the new one within it.
+# Other tabs go on with the former string for this long, and ask for the new one within it.
 PLAYGROUND_GRACE: Final = timedelta(minutes=10)
 
 
@@ -280,8 +280,8 @@ def end_playgrounds(person: User, *, by: Actor) -> None:
     for key_id in own.values_list("pk", flat=True):
         FormerHash.objects.filter(api_key=key_id, valid_until__gt=at).update(valid_until=at)
         key = ApiKey.objects.filter(pk=key_id)
-        # Deleted meanwhile, it has ended. A string that nobody has keeps that of now from coming
-        # back with the next one, whose time of grace it would have.
+        # Deleted meanwhile, it has ended. A string that nobody has keeps the current one from
+        # coming back with the next one, whose time of grace it would have.
         with suppress(ApiKey.DoesNotExist):
             rotate_key(keys=key, expires_at=at, by=by, at=at)
 

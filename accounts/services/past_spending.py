@@ -152,7 +152,7 @@ def recount_budgets(account_id: UUID, *, now: datetime) -> None:
 
 
 def select_budget_counters(now: datetime) -> QuerySet[SpendCounter]:
-    """The counters of budgets in the windows of now. Older ones may be from before a budget was
+    """The counters of budgets in the current windows. Older ones may be from before a budget was
     taken away and set again. Those of end users are the only word on what these spent."""
     current = Q()
     for window, start in find_window_starts(now).items():

@@ -135,7 +135,7 @@ def read_query(
 ) -> tuple[StatementPeriod, StatementFormat]:
     """The period and the form asked for. Raises `SchemaInvalid`.
 
-    Without `start` it begins with the month of now, without `end` it goes up to now.
+    Without `start` it begins with the current month, without `end` it goes up to now.
     """
     issues: list[Issue] = []
     month = datetime.combine(now.date().replace(day=1), time(), UTC)

@@ -18,7 +18,7 @@ from routing.entities.ids import DECISIONS_PREFIX
 from routing.history.models import DecisionCalibration
 from routing.metering.models import Generation
 
-# Sums are of so many of the newest requests.
+# Sums are of this many of the newest requests.
 REQUESTS_MAX: Final = 5_000
 # Below this share of its probability on the options a model is taken to have abstained.
 ABSTAINED_BELOW: Final = 0.5

@@ -30,7 +30,7 @@ from routing.presets.services import change_preset
 
 PAGE_ROWS: Final = 50
 VERSIONS_MAX: Final = 100
-# Who uses a preset is counted over so many of its newest requests.
+# Who uses a preset is counted over this many of its newest requests.
 USES_MAX: Final = 2_000
 NEWEST_FIRST: Final = "-changed"
 _ORDERS: Final[Mapping[str, tuple[str, ...]]] = {

@@ -177,7 +177,7 @@ def _build_field(label: str, autocomplete: str, help_text: str = "") -> forms.Ch
 
 
 class PasswordForm(forms.Form):
-    """The password of now, unless `is_proved` says who asks, and twice the new one."""
+    """The current password, unless `is_proved` says who asks, and twice the new one."""
 
     old = _build_field("Your password of now", "current-password")
     new = _build_field("The new password", "new-password", "8 characters at least.")

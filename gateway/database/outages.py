@@ -1,6 +1,6 @@
 """Stores that went and came back: one log line for each, in every process.
 
-Code that meets the error of a store that is gone logs it as ever. `gateway.logs` hands errors in
+Code that meets the error of a store that is gone logs it as usual. `gateway.logs` hands errors in
 log lines over to `note_error`, and leaves such a line out. The first of them is logged here.
 """
 

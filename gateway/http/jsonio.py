@@ -66,7 +66,7 @@ def is_fuller_than(marks_max: int, raw: Raw, between: Between = do_nothing) -> b
 
 
 def has_digits_in_a_row(count: int, raw: Raw, between: Between = do_nothing) -> bool:
-    """Whether so many digits stand side by side, in strings too."""
+    """Whether this many digits stand side by side, in strings too."""
     run = b"0" * count
     if len(raw) <= _PIECE_BYTES:
         return run in raw.translate(_ZEROS)

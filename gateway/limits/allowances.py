@@ -29,7 +29,7 @@ class Allowance(NamedTuple):
     def list_limits(
         self, tokens: int, calls: int = 1, uses: Sequence[ModelUse] = ()
     ) -> Sequence[Limit]:
-        """What a request of so many tokens at most, sent in so many calls, takes. One that may use
+        """What a request takes: so many tokens at most, sent in so many calls. One that may use
         more tokens than the whole limit waits for a minute that is all its own. One of more calls
         than a burst waits so for a part of a minute. So does one of a model that weighs more than a
         limit. `uses` is for weights: what may be asked of each model."""

@@ -87,8 +87,8 @@ class _StorePlace:
 
 
 class ConcurrencyLimiter:
-    """One process's way to the places. `later` runs what it is given after so many seconds; `clock`
-    gives monotonic seconds."""
+    """One process's way to the places. `later` runs a call after some seconds; `clock` gives
+    monotonic seconds."""
 
     def __init__(
         self,

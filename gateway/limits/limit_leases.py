@@ -11,9 +11,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-# Whoever needs more of a limit than it has left, while others hold this, is refused for so long.
+# Whoever needs more of a limit than it has left, while others hold this, is refused for this long.
 LEASE_S: Final = 0.25
-# At most so many requests' worth, each of them a small share of what is left, or none at all.
+# At most this many requests' worth, each of them a small share of what is left, or none at all.
 REQUESTS_MAX: Final = 256
 REQUESTS_MIN: Final = 16
 SHARE: Final = 256
@@ -42,8 +42,8 @@ class _Lease:
 
 
 class LimitLeases:
-    """One process's own. `give_back` is handed `(scope, window's start, amount)`, the amount less
-    than zero, and `later` runs what it is given after so many seconds."""
+    """One process's own. `give_back` gets `(scope, window's start, amount)`, the amount less than
+    zero. `later` runs a call after some seconds."""
 
     def __init__(
         self,
@@ -93,7 +93,7 @@ class LimitLeases:
         at_s: float,
         asked_at: float,
     ) -> None:
-        """Hold room for so many requests more. The store gave it at its Unix time `at_s`, to who
+        """Hold room for this many requests more. The store gave it at its Unix time `at_s`, to who
         asked at `asked_at` by `clock` or earlier.
 
         What is held is never used in the next window: its end is counted from when it was asked.

@@ -30,7 +30,7 @@ def write_to(descriptor: int, data: bytes) -> None:
 
 
 def split_lines(data: bytes, most: int) -> Iterator[bytes]:
-    """Parts of at most so many bytes that end with a line, or one longer line."""
+    """Parts of at most this many bytes that end with a line, or one longer line."""
     start = 0
     while len(data) - start > most:
         end = data.rfind(b"\n", start, start + most) + 1

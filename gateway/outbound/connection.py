@@ -20,7 +20,7 @@ from gateway.outbound.errors import DeadlineExceeded
 from gateway.outbound.exchange import AbortHandle, Exchange
 from gateway.outbound.reply_reader import ReplyReader
 
-# A wait of at least so many seconds may end this much late: a fiftieth.
+# A wait of at least this many seconds may end this much late: a fiftieth.
 _LONG_S = 2.5
 _TICK_S = 0.05
 _READ = 1

@@ -167,7 +167,7 @@ def reap_orphans(known: Collection[int | None]) -> None:
 
 
 def end_orphans(grace_s: float, wait: Callable[[float], None]) -> None:
-    """SIGTERM to all, SIGKILL past the grace; `wait` sleeps at most so many seconds."""
+    """SIGTERM to all, SIGKILL past the grace; `wait` sleeps at most as long as it is asked."""
     deadline = time.monotonic() + grace_s
     number = signal.SIGTERM
     asked: set[int] = set()

@@ -111,7 +111,7 @@ class Connection:
 
     A head has `header_s` from its first byte, the first one from the connection's beginning.
     Between requests nothing need come for `idle_s`. Within a request the socket waits `busy_s` for
-    the caller to send something or to take what it is sent.
+    the caller to send something or to take its answer.
     """
 
     def __init__(
@@ -156,7 +156,7 @@ class Connection:
         return self._request
 
     def find_request_id(self) -> str:
-        """The id of a request that came to nothing. It is the id of the one under way, or the
+        """The id of a request that could not be handled. It is the id of the one under way, or the
         caller's own where its head could be read; else a new one."""
         headers = dict(self._request.headers) if self._request is not None else {}
         return get_request_id() or choose_request_id(headers.get(HEADER.upper(), ""))

@@ -23,7 +23,7 @@ from pydantic_ai.messages import (
 
 # A person is asked with it: its arguments and its result are part of the conversation.
 ASKING_TOOL = "ask_person"
-# The newest turns are given out, each cut at so many characters.
+# The newest turns are given out, each cut at this many characters.
 TURNS_MAX = 100
 TURN_CHARS_MAX = 8_000
 

@@ -19,7 +19,7 @@ _BOTH: Final = (True, False)
 _TWICE_CHARS_MAX: Final = 4_096
 Patterns = dict[bytes, bytes]
 _LOOKS_BEFORE_OTHERS: Final = 10_000
-# Going through a whole step takes as long as so many places found.
+# Going through a whole step takes as long as this many places found.
 _LOOKS_PER_PASS: Final = 200
 
 

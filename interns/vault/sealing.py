@@ -32,7 +32,7 @@ def open_data_key(vault: Vault) -> bytes:
 
 
 def rewrap_key(vault: Vault) -> dict[str, str] | None:
-    """The same data key under the master key of now; None where it is. Raises `UnsealError`."""
+    """The same data key under the current master key; None where it is. Raises `UnsealError`."""
     wrapped = reseal(vault.sealed_data_key, purpose=_PURPOSE, row=str(vault.pk))
     if wrapped is None:
         return None

@@ -41,7 +41,7 @@ class DeliveryFailed(Exception):
 
 
 class Retry(NamedTuple):
-    """What failed of a batch, to be sent again after so many seconds, and the queue for it."""
+    """What failed of a batch, in how many seconds to send it again, and the queue for it."""
 
     batch: str
     size: int

@@ -33,7 +33,7 @@ LOST_TRACES: Final = Counter(
 
 
 class Message(NamedTuple):
-    """One delivery: so many traces for a destination of a workspace, sealed."""
+    """One delivery: some traces for a destination of a workspace, sealed."""
 
     workspace_id: UUID
     destination_id: str

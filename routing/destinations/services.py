@@ -196,7 +196,7 @@ def delete_destinations_of(workspace_id: UUID) -> int:
 
 
 def switch_off(row: Destination, *, drops_max: int, by: Actor) -> bool:
-    """Switch it off where so many traces in a row were dropped; whether that was done."""
+    """Switch it off where `drops_max` traces in a row were dropped. Returns whether it did."""
     now = datetime.now(UTC)
     with transaction.atomic():
         at_end = Destination.objects.filter(pk=row.pk, enabled=True, drops_in_row__gte=drops_max)

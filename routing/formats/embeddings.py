@@ -35,7 +35,7 @@ INPUTS_MAX: Final = 2_048
 _DIMENSIONS_MAX: Final = 65_536
 _FLOAT_BYTES: Final = 4
 _CHARS_PER_TOKEN: Final = 4
-# Others get their turn after so many vectors, which take 4 ms where they have 3,072 dimensions.
+# Others get their turn after this many vectors, which take 4 ms where they have 3,072 dimensions.
 _VECTORS_IN_A_ROW: Final = 8
 _JOINED_BYTES_MAX: Final = 4_194_304
 

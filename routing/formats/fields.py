@@ -74,7 +74,7 @@ def tolerant_checker(schema: type[T]) -> Callable[[Any], tuple[Any, T]]:
 Remove: TypeAlias = Callable[[Any], Any]
 """Returns its value without such nulls: the very same object where there are none."""
 
-# Others get their turn after so many items of a list.
+# Others get their turn after this many items of a list.
 _ITEMS_IN_A_ROW: Final = 2_000
 
 

@@ -59,7 +59,7 @@ def _move_one(tool: JsonObject) -> JsonObject:
         names = tool.keys() & _SETTINGS.get(kind, frozenset())
     outer = {name: each for name, each in tool.items() if name in names and each is not None}
     if type(parameters) is not dict or not (outer or parameters):
-        # What is wrong with it is said where it is checked.
+        # The check of the tool says what is wrong with it.
         return tool
     given = {name: each for name, each in parameters.items() if each is not None}
     settings = _move_nested({**outer, **given} if outer else parameters)

@@ -1,1 +1,1 @@
-"""Content filters: what guardrails let nobody say, or take out of what is said."""
+"""Content filters: what guardrails forbid, or take out of texts."""

@@ -10,7 +10,7 @@ from routing.formats.caller import ToolActivity
 Change = Callable[[str], str]
 TEXT_FIELDS: Final = ("content", "reasoning", "reasoning_content", "refusal")
 DETAIL_FIELDS: Final = ("text", "summary")
-# Of a server tool's call: what it was called with, and what it came to.
+# Of a server tool's call: its arguments, and its result.
 CALLED: Final = ("arguments",)
 CAME_TO: Final = ("result", "item", "block")
 # What else a message has is the provider's own, or quotes: of any form, and with texts in it.
@@ -33,7 +33,7 @@ def collect_texts(visit: Callable[[Change], object]) -> list[str]:
 
 
 def map_message(message: JsonObject, change: Change) -> JsonObject:
-    """The message with each of its texts changed. Their order is fixed: what is said, the thoughts,
+    """The message with each of its texts changed. Their order is fixed: the answer, the thoughts,
     the arguments of tool calls, and what is quoted. Speech whose transcript is another has no
     sound."""
     changed = dict(message)
@@ -79,7 +79,7 @@ def map_activity(activity: ToolActivity, fields: Sequence[str], change: Change) 
 
 
 def _map_nested(value: object, change: Change) -> Any:
-    """What a tool came to, with its texts changed; sealed contents and files stay."""
+    """A tool's result, with its texts changed; sealed contents and files stay."""
     if isinstance(value, str):
         return change(value) if value and not value.startswith("data:image/") else value
     if isinstance(value, list):

@@ -117,7 +117,7 @@ class Rules(NamedTuple):
     weight: int
     # Where none of these matches no rule has a match; empty where patterns cannot show that.
     looks: tuple[CompiledPattern, ...] = ()
-    # The same as one pattern, for texts of at most so many bytes.
+    # The same as one pattern, for texts of at most this many bytes.
     union: tuple[CompiledPattern, ...] = ()
     union_bytes_max: int = -1
 

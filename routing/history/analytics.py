@@ -107,7 +107,7 @@ def build_query(account_id: UUID, body: AnalyticsBody, now: datetime) -> UsageQu
 
 # --- The deadline of a query, enforced by the database ------------------------------------------
 
-# SQLite asks after so many of its steps, some tens of milliseconds.
+# SQLite asks after this many of its steps, some tens of milliseconds.
 _STEPS: Final = 100_000
 # Sums and their indexes are mostly in memory, which PostgreSQL's defaults do not expect; grouping
 # should be too. JIT compilation takes longer than any of these queries, and so do merge joins that

@@ -34,7 +34,7 @@ class OnlyAdmins(PermissionDenied):
 
 
 class GenerationInput(ResourceObject):
-    """The chat messages that the request came to, whatever format it was in."""
+    """The chat messages of the request, whatever format it was in."""
 
     messages: list[OpenObject]
 

@@ -106,7 +106,7 @@ def erase_end_user(user: EndUser, *, by: Actor) -> ErasedRows:
 
 
 def walk_rows(rows: QuerySet[Any], column: str, erase: Callable[[QuerySet[Any]], int]) -> None:
-    """Let `erase` look through the rows in the order of their moments, so many in a query of the
+    """Let `erase` look through the rows in the order of their moments, a batch in a query of the
     operators' lane. It returns how many it erased, at most `AT_ONCE`."""
     end: datetime | None = None
     while True:

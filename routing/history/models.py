@@ -40,7 +40,7 @@ class UsageLine(models.Model):
 
 
 class _Sums(models.Model):
-    """What the generations of one line came to within a time. Money is nano-USD, `latency_ms` and
+    """The sums of one line's generations within a time. Money is nano-USD, `latency_ms` and
     `speed_dtps` (tenths of a token per second) are summed over as many as `_count` says."""
 
     line_id = models.BigIntegerField()

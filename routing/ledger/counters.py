@@ -75,7 +75,7 @@ class CounterCache:
         self._new: dict[Payer, CounterSet] = {}
 
     def find_or_create(self, session: LedgerSession, payer: Payer) -> CounterSet:
-        """The counters of a payer who knows the limits of now. The account's row must be locked."""
+        """The counters of a payer who knows the current limits. Lock the account's row before."""
         counter_set = self.find_seen(payer)
         if counter_set is not None:
             return counter_set
@@ -93,7 +93,7 @@ class CounterCache:
 
     def create_for_requests(self, session: LedgerSession, payers: Iterable[Payer]) -> bool:
         """Make the counters of requests that these payers lack, all with one statement. The payers
-        know the limits of now, and the rows of their accounts are locked. False where one lacks
+        know the current limits, and the rows of their accounts are locked. False where one lacks
         other counters too: then nothing is made."""
         lacking = []
         for payer in payers:

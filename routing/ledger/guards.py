@@ -3,7 +3,7 @@
 `batch` sends these texts for many orders and for one alone, `holds` and `settlements` for one after
 the other. The rules against overdrafts stand here only:
 
-- a hold needs the payer's limits to be those of now, and the balance to cover it;
+- a hold needs the payer's limits to be the current ones, and the balance to cover it;
 - no counter with a limit may be held on past that limit.
 """
 

@@ -41,8 +41,8 @@ class Pipeline:
         self._waiting: list[_Queued] = []
 
     def execute(self, sql: str, parameters: Sequence[Any] = (), *, rows: int | None = None) -> None:
-        """Queue a statement written with `%s` placeholders. One that must move so many `rows` and
-        does not fails with `DivisionByZero`, and what stands behind it is not carried out."""
+        """Queue a statement written with `%s` placeholders. A statement that must move `rows` rows
+        and does not fails with `DivisionByZero`, and what stands behind it is not carried out."""
         texts = encode_values(parameters)
         if rows is not None:
             sql = _counted_sql(sql)
@@ -113,7 +113,7 @@ def _counted_sql(sql: str) -> str:
 
 @cache
 def insert_sql(table: str, columns: tuple[str, ...], rows: int = 1) -> str:
-    """The statement that inserts so many rows, each unless it is there."""
+    """The statement that inserts this many rows, each unless it is there."""
     marks = ", ".join([f"({', '.join(['%s'] * len(columns))})"] * rows)
     return f"INSERT INTO {table} ({', '.join(columns)}) VALUES {marks} ON CONFLICT DO NOTHING"  # noqa: S608 - Names are constants of this package; values are bound.
 

@@ -80,7 +80,7 @@ class LedgerSession:
         return cursor
 
     def expect(self, rows: int) -> None:
-        """The next statement, an update or a deletion, must move so many rows: else it raises
+        """The next statement, an update or a deletion, must move this many rows. Else it raises
         `NotAsExpected`, inside a pipeline when that ends."""
         self._rows = rows
 
@@ -209,7 +209,7 @@ class _PipelineBlock(AbstractContextManager[None]):
             session._pipeline = Pipeline(session._raw, session._prepared)
 
     def __exit__(self, kind: object, error: object, trace: object) -> None:
-        """Send what was queued, unless the block itself came to grief."""
+        """Send what was queued, unless the block itself failed."""
         session = self._session
         pipeline, session._pipeline = session._pipeline, None
         if pipeline is None or kind is not None:

@@ -160,7 +160,7 @@ ESTIMATE_MAX_NANO = 2**62
 
 
 class Demand(NamedTuple):
-    """The size of a request, as the format that parsed it counted it. Its texts stand in so many
+    """The size of a request, as the format that parsed it counted it. Its texts stand in that many
     `contexts`, each as long as an endpoint takes them."""
 
     text_bytes: int

@@ -134,7 +134,7 @@ _reasons = LabelValues("reason")
 
 
 class _Sums:
-    """What requests with one set of labels came to since it was last written. Tokens are those of
+    """The sums of requests with one set of labels since they were last written. Tokens are those of
     `_TOKEN_COLUMNS`."""
 
     __slots__ = (

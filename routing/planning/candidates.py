@@ -62,13 +62,13 @@ _REFUSES: Final = {
 
 # The wire kinds that serve a format; conversations go over each that knows them.
 _KINDS: Final = {"decisions": DECIDING, "embeddings": frozenset({EMBEDDINGS})}
-# Filters go over so many models at a stretch, at first, and over so many endpoints at the most.
+# Filters go over this many models at a stretch, at first, and over this many endpoints at the most.
 _MODELS_AT_FIRST: Final = 8
 _ENDPOINTS_AT_ONCE: Final = 400
 
 
 class ResolvedRequest(NamedTuple):
-    """What a request asks for: references as they were named, what they came to, what it needs."""
+    """What a request asks for: references as they were named, their models, and what it needs."""
 
     references: tuple[str, ...]
     ask: Requirements
@@ -145,8 +145,8 @@ def resolve_references(
 
     `policy` is for references that name a virtual router, which passes over models that the
     caller's provider preferences leave no endpoint; None where none does. Where a router or a
-    family comes to nothing there are none, and `no_model_error` says why. Raises `InvalidRequest`
-    for an unknown model, one that does not serve chat and for `:online` where nothing searches.
+    family finds none there are none, and `no_model_error` says why. Raises `InvalidRequest` for an
+    unknown model, one that does not serve chat and for `:online` where nothing searches.
     """
     try:
         resolution = resolve_models(

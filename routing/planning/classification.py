@@ -37,7 +37,7 @@ _DATA_RULES: Final = ("data_collection", "zdr")
 
 
 class _Verdict(NamedTuple):
-    """What a decision came to; `cost_nano` is what the account was charged for it."""
+    """The result of a decision; `cost_nano` is what the account was charged for it."""
 
     generation_id: str
     label: str

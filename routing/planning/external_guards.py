@@ -69,8 +69,8 @@ class Verdict(NamedTuple):
 
 
 class ExternalGuards:
-    """Those of one request. `checks` is what each look came to, for its record; `stages` has those
-    that found something, or that failed."""
+    """Those of one request. `checks` has the result of each look, for its record; `stages` has
+    those that found something, or that failed."""
 
     def __init__(self, context: RequestContext, guards: Sequence[PlacedGuard]) -> None:
         self._context, self._guards = context, guards

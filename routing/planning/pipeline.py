@@ -367,7 +367,7 @@ def _build_context(
 
 
 def _start_draft(context: RequestContext) -> ContentDraft | None:
-    """What is to be kept of what is said, where the workspace or a destination wants it."""
+    """The draft of the contents to keep, where the workspace or a destination wants them."""
     caller, is_sent = context.caller, False
     if caller.broadcasts:
         assert caller.workspace_id is not None

@@ -68,7 +68,7 @@ def _threads() -> ThreadPool:
 
 
 def _compress(chat: ChatRequest, tokens: float) -> CompressedRequest | None:
-    """The request within so many tokens, in time linear in its messages."""
+    """The request within this many tokens, in time linear in its messages."""
     messages: list[JsonObject] = chat.body["messages"]
     with pause_collector():
         sizes = measure_messages(messages)

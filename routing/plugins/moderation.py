@@ -67,7 +67,7 @@ class Moderation(Plugin):
 
 
 def list_texts(chat: ChatRequest) -> list[str]:
-    """What is said in a request, whoever says it, in order, each text once."""
+    """The texts of a request, whoever wrote them, in order, each once."""
     texts: dict[str, None] = {}
 
     def note_text(text: str, by_user: bool) -> str:

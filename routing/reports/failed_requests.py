@@ -28,7 +28,7 @@ EVERY_S: Final = 0.25
 # Rows that wait for a database that is gone; what comes then is only counted in the log.
 _PENDING_MAX: Final = 5_000
 _LOG_EVERY_S: Final = 60.0
-# A statement of so many holds the event loop for a millisecond, and others run between two.
+# A statement of this many holds the event loop for a millisecond, and others run between two.
 _ROWS_AT_ONCE: Final = 10
 # Addresses counted by themselves within a minute; further ones are counted as "other".
 _ADDRESSES_MAX: Final = 1_000
@@ -132,7 +132,7 @@ class FailureWriter:
             self._store(rows, counts)
         except DATABASE_GONE:
             self._keep(rows, counts)
-        except Exception:  # noqa: BLE001 - It is said what was wrong.
+        except Exception:  # noqa: BLE001 - The log says what was wrong.
             self._lose(len(rows) + counts.total())
 
     def _add(self, report: RequestReport) -> None:

@@ -87,7 +87,7 @@ class RequestReport(NamedTuple):
     submodel_attempts: Sequence[Sequence[Attempt]] = ()
     is_repeat: bool = False
     tags: Tags = NO_TAGS
-    # What each look of an external guard came to.
+    # The result of each look of an external guard.
     guard_checks: Sequence[JsonObject] = ()
 
     @property

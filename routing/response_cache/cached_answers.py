@@ -1,8 +1,8 @@
 """Answers that others may have: what is stored of one and under which name, and those on their way
 in this process. They are in the hint store, or in this process where there is none.
 
-There are so many places (`ROUTER_RESPONSE_CACHE_ENTRIES`), and the name of an answer says which one
-is its own. What comes later to the same place takes it. Whatever the hint store does is a miss.
+There are `ROUTER_RESPONSE_CACHE_ENTRIES` places, and the name of an answer says which one is its
+own. What comes later to the same place takes it. Whatever the hint store does is a miss.
 """
 
 import hashlib
@@ -25,7 +25,7 @@ _PURPOSE = "response-cache"
 _EFFORT = 1
 # To write and hash larger bodies would hold up everybody else.
 BODY_CHARS_MAX = 1_048_576
-# A value takes at least as long as so many characters.
+# A value takes at least as long as this many characters.
 _VALUE_CHARS = 32
 
 
@@ -73,7 +73,7 @@ def build_entry_name(
 
 
 def is_small(body: Mapping[str, Any], chars_max: int = BODY_CHARS_MAX) -> bool:
-    """Whether it takes a moment to name a body: its characters, and so many for each value, are
+    """Whether it takes only a moment to name a body. Its characters, and some for each value, are
     counted up to the bound."""
     chars_left, waiting = chars_max, list[Any]([body])
     while waiting:
@@ -303,7 +303,7 @@ class Flights:
             return flight, True
 
     def land(self, flight: Flight) -> None:
-        """Tell those who wait that the request has ended, or that they wait in vain. May be said
+        """Tell those who wait that the request has ended, or that they wait in vain. May be called
         again."""
         with self._lock:
             if self._under_way.get(flight.name) is flight:

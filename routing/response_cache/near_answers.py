@@ -23,7 +23,7 @@ _PURPOSE: Final = "near-answers"
 ENTRIES_MAX: Final = 256
 _INDEX_BYTES_MAX: Final = 1_048_576
 DIMENSIONS_MAX: Final = 16_384
-# To compare so many takes 5 ms.
+# To compare this many takes 5 ms.
 _NUMBERS_IN_A_ROW: Final = 49_152
 # When the answer runs out, and the hash of its name.
 _HEAD: Final = struct.Struct("<d32s")

@@ -91,7 +91,7 @@ def build_trace(
     attempts: Sequence[TracedAttempt] = (),
     chosen: int | None = None,
 ) -> dict[str, Any]:
-    """The trace as JSON data. `models` are the ids that `requested` came to, in their order.
+    """The trace as JSON data. `models` are the ids that `requested` resolved to, in their order.
     `chosen` is the key of the endpoint whose answer the caller got, None where there was none."""
     trace: dict[str, Any] = {
         "v": VERSION,

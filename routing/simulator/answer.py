@@ -81,7 +81,7 @@ def compose_answer(
 
     Keys of `override`: text, reasoning, redacted, refusal, tool_calls (name and arguments),
     finish_reason, usage (null leaves it out), logprobs, model, id, answers, verdicts. An overridden
-    text is said whole.
+    text is written whole.
     """
     prompt = requests.read_prompt(body["messages"])
     calls = _compose_calls(body, prompt, identity, override)
@@ -172,7 +172,7 @@ def _choose_text(
     calls: list[SimulatedToolCall],
     override: JsonObject,
 ) -> tuple[str, str | None]:
-    """What is said beside everything else, and the stop sequence that ended it."""
+    """What is written beside everything else, and the stop sequence that ended it."""
     given = override.get("text")
     if given is not None or calls or "refusal" in override:
         return given or "", None

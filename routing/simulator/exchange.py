@@ -195,7 +195,7 @@ class SimulatedCall:
         return self.format.stream(self.body, self.answer(**override))
 
     def speaker(self) -> StreamSpeaker:
-        """For a stream that is said bit by bit."""
+        """For a stream that is written bit by bit."""
         return self.format.speaker(self.body, self.answer())
 
     def payload(self, **override: object) -> bytes:

@@ -90,7 +90,7 @@ def find_weight(label: str, texts: list[str], weights: dict[str, float]) -> floa
 
 
 def build_scored_token(tokens: list[tuple[str, float]], top: int) -> JsonObject:
-    """The log-probabilities of a one-token answer: the first token given is what is said."""
+    """The log-probabilities of a one-token answer: the first token given is the answer."""
     said = [_build_token(*each) for each in tokens]
     element = {**said[0], "top_logprobs": said[: min(top, TOP_MAX)]}
     return {"content": [element], "refusal": None}
@@ -113,7 +113,7 @@ YES_NO = ("yes", "no")
 
 @dataclass(frozen=True, slots=True)
 class ScriptedVerdict:
-    """What is said where `when` occurs in a question.
+    """The verdict where `when` occurs in a question.
 
     `weights` are probabilities by option, label, `yes` and `no`. `tokens` are pairs of a token and
     its log-probability, `answer` a native answer; both go out as they are. `step` is what is played

@@ -211,7 +211,7 @@ def is_intern(body: JsonObject) -> bool:
 
 
 def play_intern(body: JsonObject) -> JsonObject:
-    """What is said or called next, as an override of the answer."""
+    """The next text or call, as an override of the answer."""
     # The last user text, and what tools returned after it.
     user_text = ""
     results: list[str] = []

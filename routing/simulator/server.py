@@ -104,7 +104,7 @@ async def control(simulator: "Simulator", request: SimulatedRequest) -> JsonObje
             simulator.personas.describe(name, PersonaSettings(**body))
             return {"persona": name, **body}
         case "PUT", "_outage":
-            # The persona refuses every call for so many seconds.
+            # The persona refuses every call for some seconds.
             seconds = float(body["seconds"])
             simulator.personas.begin_outage(name, seconds)
             return {"persona": name, "seconds": seconds}

@@ -29,7 +29,7 @@ _PASSED: Final = ("input", "dimensions")
 _FLOAT_BYTES: Final = 4
 _VECTOR: Final = re.compile(rb'"embedding"\s*:\s*(["[])')
 _ENDS: Final = {b"[": b"]", b'"': b'"'}
-# Others get their turn after so many, which take 3 ms.
+# Others get their turn after this many, which take 3 ms.
 _BYTES_IN_A_ROW: Final = 131_072
 
 

@@ -230,7 +230,9 @@ def format_usd(nano: int) -> str:
 
 
 def escape_formula(text: str | None) -> str:
-    """A cell of words that no spreadsheet takes for a formula: an apostrophe leads such a one."""
+    """A cell of words that no spreadsheet takes for a formula: an apostrophe leads what looks like
+    one.
+    """
     text = text or ""
     starts = text.startswith(_FORMULA_STARTS) or text.lstrip().startswith(_FORMULA_STARTS)
     return f"'{text}" if starts else text

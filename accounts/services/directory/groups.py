@@ -177,7 +177,7 @@ def apply_groups(*, account_id: UUID, by: Actor) -> None:
     members = dict(rows.order_by("pk").values_list("user_id", "pk"))
     by_groups = Q(own_role__isnull=True) | Q(workspace__in={place[0] for place in roles})
     mapped = WorkspaceMembership.objects.filter(by_groups, workspace__account=account_id)
-    # Roles that a mapping of before gave beside somebody's own.
+    # Roles that a former mapping gave beside somebody's own.
     raised = WorkspaceMembership.objects.filter(
         ~Q(role=F("own_role")), workspace__account=account_id, own_role__isnull=False
     )

@@ -1,4 +1,4 @@
-"""rotate_master_key: everything sealed under a former VAULT_MASTER_KEY, under the one of now."""
+"""rotate_master_key: everything sealed under a former VAULT_MASTER_KEY, under the current one."""
 
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -119,7 +119,7 @@ def _rotate(kind: Kind, *, write: bool) -> tuple[int, int]:
             lost += 1
             continue
         if columns is not None:
-            # Where it changed meanwhile it was sealed under the key of now already.
+            # Where it changed meanwhile it was sealed under the current key already.
             old = {name: getattr(row, name) for name in columns}
             same = kind.rows.model._default_manager.filter(pk=row.pk, **old)
             moved += same.update(**columns) if write else 1

@@ -147,7 +147,7 @@ class _ThinkingBlock(_ContentBlock):
 
 
 class _RedactedBlock(_ContentBlock):
-    """Such a block has no deltas: it is said when it is whole."""
+    """Such a block has no deltas: it is written when it is whole."""
 
     def __init__(self, index: int, detail: JsonObject) -> None:
         super().__init__(index)
@@ -236,7 +236,7 @@ class _ToolBlock(_ContentBlock):
 
 
 class _CompleteBlock(_ContentBlock):
-    """A block that is said at once, but for its input."""
+    """A block that is written at once, but for its input."""
 
     def __init__(self, index: int, block: JsonObject, input_json: str) -> None:
         super().__init__(index)

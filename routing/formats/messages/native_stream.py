@@ -83,7 +83,7 @@ class NativeEvents:
             )
             return self._begin() + self._blocks.event(native)
         if native.name == "ping" and not (self._pinged and self._begun):
-            # One is said with the start.
+            # One ping comes with the start.
             self._pinged = True
             return b""
         if self._begun:

@@ -30,7 +30,7 @@ from routing.formats.responses.write import (
     judge_ending,
 )
 
-# An upstream's own word on how it went is said by the gateway, which knows what is charged.
+# The gateway writes how it went, since it knows what is charged, and not the upstream's own words.
 _REWRITTEN_EVENTS: Final = TERMINAL | {"error", "response.cancelled"}
 _BY_STATUS: Final = {"incomplete": "response.incomplete", "failed": "response.failed"}
 _REWRITTEN_FIELDS: Final = frozenset({"type", "sequence_number", "response"})

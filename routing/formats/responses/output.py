@@ -104,7 +104,7 @@ class OutputWriter:
         return b"".join(out)
 
     def drop(self) -> None:
-        """Leave what is open as it is: nothing more is said of it."""
+        """Leave what is open as it is: no more events of it follow."""
         for item in self._items:
             if item.status == "in_progress":
                 item.status = "incomplete"

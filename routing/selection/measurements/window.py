@@ -22,7 +22,7 @@ _NOBODY: Final[tuple[int, ...]] = ()
 
 
 class Window:
-    """`slices` of `slice_s` each, that of now included. Slices are numbered by the clock.
+    """`slices` of `slice_s` each, the current one included. Slices are numbered by the clock.
 
     `totals` are the sums over the whole window, by endpoint; an endpoint without any is not there.
     """

@@ -119,7 +119,7 @@ class LoopRelay(Relay):
         return self.open_stream() + self.writer.delta({"tool_calls": calls})
 
     def write_results(self, activities: Sequence[ToolActivity], results: Sequence[Result]) -> bytes:
-        """What tools came to."""
+        """Write the results of tools."""
         pieces = []
         for activity, result in zip(activities, results, strict=True):
             pieces.append(self.writer.end_tool(activity))

@@ -73,7 +73,7 @@ def build_relay(progress: RequestProgress, attempt: Attempt) -> Relay:
         seam = rescue.describe_seam(attempt) if rescue.legs else None
         is_prefilled = attempt.endpoint.pk in rescue.prefilled
         relay = partial(RescueRelay, rescue=rescue, seam=seam, is_prefilled=is_prefilled)
-    # Where what is said from here on is kept, if at all.
+    # Where the text from here on is kept, if at all.
     goes_on = (loop is not None and loop.turns) or (rescue is not None and rescue.legs)
     if progress.content is not None and not goes_on:
         progress.content.begin()

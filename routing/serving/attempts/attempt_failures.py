@@ -1,4 +1,4 @@
-"""What operators and callers read of attempts that came to nothing."""
+"""What operators and callers read of attempts that failed."""
 
 import logging
 

@@ -359,7 +359,7 @@ class Race(Generic[C]):
 
 def _judge_silence(attempt: Attempt, usage: Usage | None) -> Usage | None:
     """What the provider bills of a call that brought not one byte in the usual time. Where most of
-    the endpoint's last tries came to nothing it hangs: that is an outage, and nothing is billed."""
+    the endpoint's last tries brought nothing it hangs: that is an outage, and nothing is billed."""
     health, endpoint, now = process.health(), attempt.endpoint.pk, process.now()
     health.record_useless_answer(endpoint, now)
     if endpoint not in health.snapshot(now).failing:

@@ -84,7 +84,7 @@ def may_cheaper_fit(refusal: HoldRefusal) -> bool:
 
 
 def rebook_with_current_limits(progress: RequestProgress, order: HoldOrder | TopUpOrder) -> Any:
-    """The outcome of an order whose payer knew older limits, once it knows those of now.
+    """The outcome of an order whose payer knew older limits, once it knows the current ones.
 
     Where the key was moved to another workspace, that one's limits are none of this call's: it
     counts where it began. Who sends it again meets the rules of the new one.

@@ -199,7 +199,7 @@ def _build_identity_headers(progress: RequestProgress, attempt: Attempt) -> list
 
 
 def catch_errors(work: Callable[[], T]) -> tuple[T | None, Any]:
-    """What a greenlet's work comes to: its errors as values, as gevent prints what is raised."""
+    """The result of a greenlet's work, with errors as values, as gevent prints what is raised."""
     try:
         return work(), None
     except (UpstreamFailure, OutboundError) as error:

@@ -54,8 +54,8 @@ class AppFacts(NamedTuple):
 class Choice(NamedTuple):
     """What the plan was made from, as far as the record and the caller see it.
 
-    `requested` are the references as the caller named them, `models` what they came to. `state` is
-    narrowed to the plan's endpoints (`routing.selection.trace.kept_state`).
+    `requested` are the references as the caller named them, `models` the models that these resolved
+    to. `state` is narrowed to the plan's endpoints (`routing.selection.trace.kept_state`).
     """
 
     requested: tuple[str, ...]
@@ -217,7 +217,7 @@ class RequestProgress:
     parent: "RequestProgress | None" = None
     # Those of `router_metadata.pipeline` that changed, answered or blocked something.
     stages: list[JsonObject] = field(default_factory=list)
-    # What is said and answered, where the workspace wants it kept.
+    # Prompt and answer, where the workspace wants them kept.
     content: ContentDraft | None = None
     attempts: list[Attempt] = field(default_factory=list)
     # The attempt whose answer the caller got, where it is not the last.
@@ -238,7 +238,7 @@ class RequestProgress:
     allowance: Allowance = field(default=NOTHING, init=False)
     # Its places among the requests under way that are counted, until it has ended.
     places: list[Place] | None = field(default=None, init=False)
-    # What each look of an external guard came to.
+    # The result of each look of an external guard.
     guard_checks: list[JsonObject] = field(default_factory=list, init=False)
     # Where guardrails look at what is answered.
     output_guard: OutputGuard | None = field(default=None, init=False)

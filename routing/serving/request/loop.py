@@ -192,7 +192,7 @@ class Loop:
         return [piece for piece in self.pieces if isinstance(piece, ToolActivity)]
 
     def add_results(self, results: Sequence[Result]) -> None:
-        """Note what the calls came to, in their order."""
+        """Note the results of the calls, in their order."""
         answers = []
         for activity, result in zip(self.activities, results, strict=True):
             if result.failed:
@@ -213,8 +213,8 @@ class Loop:
         self._show_functions()
 
     def conversation(self, chat: ChatRequest) -> list[JsonObject]:
-        """With the last turn, which has called functions, and what server tools came to in it;
-        `chat` is what that turn was asked."""
+        """With the last turn, which has called functions, and the results of its server tools;
+        `chat` is that turn's request."""
         server = self._message.get("tool_calls") or []
         message = {**self._message, "tool_calls": [*server, *self.functions]}
         results = self._new[1:] if server else []

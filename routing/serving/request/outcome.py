@@ -34,8 +34,9 @@ _NOTHING = Usage(prompt_tokens=0, completion_tokens=0)
 class Outcome(NamedTuple):
     """The end of a call. `cost` is what the tokens cost by the pinned price list, `charged_nano`
     what the account pays of it. That is nothing where the upstream failed, and a fee where the
-    team's own credential was used. `byok_nano` is the price of what was got with such a one.
-    `shared_nano` is the part of the charge that is no fee where the gateway's was used as well."""
+    team's own credential was used. `byok_nano` is the price of what the team's own credential
+    brought. `shared_nano` is the part of the charge that is no fee where the gateway's was used as
+    well."""
 
     status: int
     usage: Usage

@@ -1,7 +1,7 @@
 """Mid-stream rescue: the rest of an answer is asked of another endpoint, with what was said before.
 
 Each part has its own attempt and its own cost (`Leg`). The caller is charged for all of them where
-the answer comes to its end, and for none where nobody could finish it.
+the answer is completed, and for none where nobody could finish it.
 """
 
 from dataclasses import dataclass, field, replace

@@ -240,7 +240,7 @@ class Conversation:
 
 
 class Records:
-    """The last so many conversations of this process. `clock` is monotonic seconds."""
+    """The latest `records_max` conversations of this process. `clock` is monotonic seconds."""
 
     def __init__(
         self,

@@ -128,7 +128,7 @@ async def endless_body(call: SimulatedCall) -> None:
     exchange = call.exchange
     if call.stream:
         content = begin_answer(call, 1).content[0]
-        # Only the delta: what opened the block before it is said once.
+        # Only the delta: the opening of the block before it comes once.
         filler = content[content.rindex(LAST_EVENT) :] if LAST_EVENT in content else content
         filler *= max(1, len(FILLER) // len(filler))
     else:

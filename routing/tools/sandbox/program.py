@@ -210,7 +210,7 @@ def read(order: Order, limits: Order) -> Order:
 
 
 def text_of(path: Path, most: int) -> tuple[str, bool]:
-    """At most so many bytes of a file, and whether there are more."""
+    """At most `most` bytes of a file, and whether there are more."""
     with path.open("rb") as file:
         data = file.read(most + 1)
     is_cut = len(data) > most

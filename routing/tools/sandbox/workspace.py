@@ -38,7 +38,7 @@ class ToolWorkspace:
         self._closed = False
 
     def ask(self, order: JsonObject, time_s: float = _FILE_S) -> JsonObject:
-        """What an order of `inside` came to, which is nothing to rely on. A command gets the time
+        """The result of an order of `inside`, which nobody may rely on. A command gets the time
         that waiting for others leaves. Raises `ToolFailed`."""
         until = time.monotonic() + time_s
         if not self._lock.acquire(timeout=time_s):

@@ -48,7 +48,7 @@ def ask_engine(engine: SearchEngine, sent: EngineRequest, *, timeout_s: float) -
 def _exchange(engine: SearchEngine, sent: EngineRequest, until: float) -> tuple[int, bytes]:
     url = (settings.ROUTER_SEARCH_URL or engine.url) + sent.path
     with requests.Session() as session:
-        # No proxy, no .netrc: only what is said here.
+        # No proxy, no .netrc: only these settings.
         session.trust_env = False
         with session.request(
             "GET" if sent.json is None else "POST",

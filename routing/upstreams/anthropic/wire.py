@@ -230,7 +230,7 @@ def _put_chat_only(sent: JsonObject, original: JsonObject, prompt: Prompt, terms
             sent["thinking"] = resolved.thinking
             if resolved.is_on:
                 fit_to_thinking(sent)
-        # The effort goes with the thinking or stands for how much is said.
+        # The effort goes with the thinking or stands for how much is written.
         effort = resolved.effort
         if effort is None and "verbosity" in terms.supported and "verbosity" not in original:
             effort = prompt.body.get("verbosity")

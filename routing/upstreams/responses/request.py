@@ -169,7 +169,7 @@ def put_common(
             sent[newer] = terms.user_hash
         elif older in terms.supported:
             sent[older] = terms.user_hash
-    # Some upstreams stream where nothing is said.
+    # Some upstreams stream where the body says nothing of it.
     sent["stream"] = prompt.stream
 
 

@@ -129,7 +129,7 @@ class ResponsesReader:
         item = self._output.items.begin(fields.get("id"), value.get("output_index"))
         item.learn(fields)
         if fields.get("type") in CALLS and item.call_index is None:
-            # The arguments follow, or are said at the end.
+            # The arguments follow, or come at the end.
             self._output.begin_call(event, item)
 
     def _take_item_end(self, event: Event, value: JsonObject) -> None:
