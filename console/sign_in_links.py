@@ -27,7 +27,7 @@ LIFETIME_S: Final = 3600
 # Written out, because `make run` asks for one before any URL is loaded; a test compares it.
 _PATH: Final = "/console/link/{}/{}"
 # Other sign-ins wait behind the form that asks for one (`accounts.people.middleware`).
-_TELL_WITHIN_S: Final = 3.0
+_PUBLISH_WITHIN_S: Final = 3.0
 _MAILED_WITHIN_S: Final = 600.0
 
 
@@ -92,10 +92,10 @@ def have_link_mailed(name: str) -> bool:
 
     from gateway.celery import app
 
-    is_told, reason = False, "the queue says nothing"
+    is_queued, reason = False, "the queue says nothing"
     try:
         # A connection of its own: one that was given up in between would harm whoever is next.
-        with Timeout(_TELL_WITHIN_S, False), app.connection_for_write() as connection:
+        with Timeout(_PUBLISH_WITHIN_S, False), app.connection_for_write() as connection:
             app.send_task(
                 "console.tasks.mail_link",
                 (name,),
@@ -104,9 +104,9 @@ def have_link_mailed(name: str) -> bool:
                 expires=_MAILED_WITHIN_S,
                 retry=False,
             )
-            is_told = True
+            is_queued = True
     except (OSError, OperationalError) as error:
         reason = str(error)
-    if not is_told:
+    if not is_queued:
         log.warning("Nobody is told to mail a link: %s", reason)
-    return is_told
+    return is_queued

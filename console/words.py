@@ -28,7 +28,7 @@ class Badge(NamedTuple):
         return self.word
 
 
-def tell_refusal(text: str) -> str:
+def describe_refusal(text: str) -> str:
     """Why a request was refused, without what only a program's author makes use of."""
     return _API_REMEDY.sub("", text)
 

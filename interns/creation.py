@@ -54,8 +54,8 @@ class NewIntern:
     def body_hash(self) -> str:
         """SHA-256 of the fields; the order and spaces of the body do not change it."""
         vault = None if self.vault_id is None else str(self.vault_id)
-        said = [self.name, self.description, self.instructions, self.provision, vault]
-        return sha256(dumps([*said, self.model] if self.model else said)).hexdigest()
+        fields = [self.name, self.description, self.instructions, self.provision, vault]
+        return sha256(dumps([*fields, self.model] if self.model else fields)).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)

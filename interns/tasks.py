@@ -84,7 +84,7 @@ def archive_disks() -> int:
     return archiving.archive_disks(current_driver())
 
 
-def _tell_others(task: Any, host: str, expires_s: float) -> None:
+def _publish_to_others(task: Any, host: str, expires_s: float) -> None:
     """What beat asks for comes to one machine, which has the others do it too; they are named."""
     if host:
         return
@@ -99,7 +99,7 @@ def _tell_others(task: Any, host: str, expires_s: float) -> None:
 @shared_task(bind=True)
 def reap(task: Any, host: str = "") -> tuple[int, ...]:
     """Every `INTERN_REAPER_SECONDS`: operations that nobody carries out any more."""
-    _tell_others(task, host, settings.INTERN_REAPER_SECONDS)
+    _publish_to_others(task, host, settings.INTERN_REAPER_SECONDS)
     return tuple(reaper.reap(current_driver()))
 
 
@@ -170,14 +170,14 @@ def _name_own_queues() -> tuple[str, str]:
 @shared_task(bind=True)
 def probe(task: Any, host: str = "") -> int:
     """Every `INTERN_PROBE_SECONDS`: are those that run well, and have they budget left."""
-    _tell_others(task, host, settings.INTERN_PROBE_SECONDS)
+    _publish_to_others(task, host, settings.INTERN_PROBE_SECONDS)
     return prober.probe_all(current_driver())
 
 
 @shared_task(bind=True)
 def reconcile_interns(task: Any, host: str = "") -> bool:
     """Every `INTERN_RECONCILE_SECONDS`: runtimes against rows."""
-    _tell_others(task, host, settings.INTERN_RECONCILE_SECONDS)
+    _publish_to_others(task, host, settings.INTERN_RECONCILE_SECONDS)
     _publish_archiving()
     archiving.remove_destroyed(current_driver())
     report = reconcile(current_driver())
@@ -206,6 +206,6 @@ def forget_archives() -> int:
 @shared_task(bind=True, name="interns.chat.tasks.close_left_over_runs")
 def close_left_over_runs(task: Any, host: str = "") -> None:
     """Every few seconds: runs whose process or caller is gone, and old ones."""
-    _tell_others(task, host, settings.INTERN_REAPER_SECONDS)
+    _publish_to_others(task, host, settings.INTERN_REAPER_SECONDS)
     expire_runs(CLOCK.now(), driver=current_driver())
     delete_old_runs(CLOCK.now())

@@ -256,7 +256,7 @@ class ByokCredentialAdmin(PageAdmin):
             )
             obj.pk = made.row.pk
             obj.refresh_from_db()
-            self._tell(request, form)
+            self._report(request, form)
             return
         changes, key = form.changes(), cleaned["key"] or None
         if not (changes or key):
@@ -267,9 +267,9 @@ class ByokCredentialAdmin(PageAdmin):
         except CredentialChanged as error:
             messages.error(request, error.text)
         else:
-            self._tell(request, form)
+            self._report(request, form)
 
-    def _tell(self, request: HttpRequest, form: Any) -> None:
+    def _report(self, request: HttpRequest, form: Any) -> None:
         if form.trial is not None:
             messages.info(request, f"The key was tried: {form.trial.explanation}.")
 

@@ -113,9 +113,9 @@ def create_credential(
     trial: KeyTrial,
     by: Actor,
     every_workspace: bool = False,
-    **said: Any,
+    **fields: Any,
 ) -> CredentialDetails:
-    """A new credential, last in its section. `key` is cleaned, `said` holds columns and the hashes
+    """A new credential, last in its section. `key` is cleaned; `fields` has columns and the hashes
     of keys as the API names them. Without a workspace it is the default one's.
 
     Raises `SchemaInvalid` for a workspace or keys of others and for an only one that is a fallback,
@@ -124,8 +124,8 @@ def create_credential(
     new_id = uuid4()
     with transaction.atomic():
         workspace = _lock_workspace(account_id, workspace_id)
-        hashes = said.pop(_HASHES, None)
-        users = said.get("allowed_user_ids") or ()
+        hashes = fields.pop(_HASHES, None)
+        users = fields.get("allowed_user_ids") or ()
         keys = _find_owned(account_id, hashes or (), users)
         _check_users(keys, users)
         row = ByokCredential(
@@ -134,7 +134,7 @@ def create_credential(
             workspace_id=None if every_workspace else workspace.pk,
             provider=provider,
             **_build_key_columns(new_id, key, trial),
-            **said,
+            **fields,
         )
         if hashes is not None:
             row.allowed_key_ids = _resolve_key_ids(keys, hashes)

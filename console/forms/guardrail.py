@@ -82,17 +82,17 @@ def list_guard_rows(form: forms.Form) -> list[tuple[str, *tuple[forms.BoundField
     return rows
 
 
-def build_guards(said: JsonObject, guardrail: Guardrail | None) -> list[JsonObject] | None:
+def build_guards(cleaned: JsonObject, guardrail: Guardrail | None) -> list[JsonObject] | None:
     """As the API is sent them; what the form does not ask for stays as it is."""
     known = {each["kind"]: each for each in (guardrail and guardrail.external_guards) or ()}
     guards = []
     for kind, (_, asked_by) in KINDS.items():
-        given = {name: said.get(f"{PREFIX}{kind}_{name}") for name in _COLUMNS}
+        given = {name: cleaned.get(f"{PREFIX}{kind}_{name}") for name in _COLUMNS}
         if not given["action"]:
             continue
         given[asked_by] = given.pop("who")
         if kind == "decision":
-            given["question"] = said[f"{PREFIX}question"]
+            given["question"] = cleaned[f"{PREFIX}question"]
         own = {name: value for name, value in given.items() if value not in (None, "")}
         before = {name: value for name, value in known.get(kind, {}).items() if name != "question"}
         guards.append({**before, "kind": kind, **own})
@@ -225,45 +225,45 @@ class GuardrailForm(forms.Form):
 
     def build_body(self) -> JsonObject:
         """What the API would be sent."""
-        said = self.cleaned_data
-        body: JsonObject = {name: said[name] for name in _LISTS}
-        body["description"] = said["description"] or None
-        body["allowed_data_regions"] = said["allowed_data_regions"] or None
-        body |= {f"enforce_zdr_{group}": group in said["zdr"] or None for group in _ZDR}
-        body |= {name: False if name in said["forbidden_uses"] else None for name in _TRAINING}
-        limit_nano = said["limit_usd"]
+        cleaned = self.cleaned_data
+        body: JsonObject = {name: cleaned[name] for name in _LISTS}
+        body["description"] = cleaned["description"] or None
+        body["allowed_data_regions"] = cleaned["allowed_data_regions"] or None
+        body |= {f"enforce_zdr_{group}": group in cleaned["zdr"] or None for group in _ZDR}
+        body |= {name: False if name in cleaned["forbidden_uses"] else None for name in _TRAINING}
+        limit_nano = cleaned["limit_usd"]
         body["limit_usd"] = None if limit_nano is None else float(format_usd(limit_nano))
-        body["reset_interval"] = said["reset_interval"] or None
+        body["reset_interval"] = cleaned["reset_interval"] or None
         builtins = [
             {
                 "slug": slug,
-                "action": said[f"builtin_{slug}"],
-                "scan_scope": "user_only" if said[f"users_{slug}"] else "all_messages",
+                "action": cleaned[f"builtin_{slug}"],
+                "scan_scope": "user_only" if cleaned[f"users_{slug}"] else "all_messages",
             }
             for slug in BUILTINS
-            if said[f"builtin_{slug}"]
+            if cleaned[f"builtin_{slug}"]
         ]
-        chosen = ((slug, said[f"output_{slug}"]) for slug in BUILTINS)
+        chosen = ((slug, cleaned[f"output_{slug}"]) for slug in BUILTINS)
         of_answers = [{"slug": slug, "action": action} for slug, action in chosen if action]
         body["content_filter_builtins"] = builtins or None
         body["output_filter_builtins"] = of_answers or None
         body |= {place: self._build_patterns(place) or None for place, _ in _PLACES}
-        body |= {name: said[name] for name in _SWITCHES}
-        body["external_guards"] = build_guards(said, self._guardrail)
-        if "name" in said:
-            body["name"] = said["name"]
+        body |= {name: cleaned[name] for name in _SWITCHES}
+        body["external_guards"] = build_guards(cleaned, self._guardrail)
+        if "name" in cleaned:
+            body["name"] = cleaned["name"]
         return body
 
     def _build_patterns(self, place: str) -> list[JsonObject]:
-        said = self.cleaned_data
+        cleaned = self.cleaned_data
         return [
             {
-                "pattern": said[f"pattern_{row}"],
-                "action": said[f"action_{row}"] or "flag",
-                "label": said[f"label_{row}"] or None,
+                "pattern": cleaned[f"pattern_{row}"],
+                "action": cleaned[f"action_{row}"] or "flag",
+                "label": cleaned[f"label_{row}"] or None,
             }
             for row in self.pattern_rows
-            if said[f"pattern_{row}"] and (said[f"place_{row}"] or "content_filters") == place
+            if cleaned[f"pattern_{row}"] and (cleaned[f"place_{row}"] or "content_filters") == place
         ]
 
 

@@ -68,8 +68,8 @@ class FiguresForm(forms.Form):
         return weights
 
     def read_figures(self) -> JsonObject:
-        said = self.cleaned_data
-        return {name: said[name] for name in LIMIT_FIELDS if said[name] is not None}
+        cleaned = self.cleaned_data
+        return {name: cleaned[name] for name in LIMIT_FIELDS if cleaned[name] is not None}
 
     def read_rate_limits(self, before: Limits = None) -> list[JsonObject] | None:
         """The column with what the form says of all requests; limits with a scope stay."""
@@ -97,13 +97,13 @@ class ScopedLimitForm(FiguresForm):
 
     def add_to(self, limits: Limits) -> list[JsonObject] | None:
         """The column with this limit; None, with the errors in the form, where it is none."""
-        said = self.cleaned_data
+        cleaned = self.cleaned_data
         if len(limits or ()) >= LIMITS_MAX:
             self.add_error(None, f"There are {LIMITS_MAX} limits, and no more can be kept.")
             return None
         try:
             limit = RateLimit.model_validate(
-                {"scope": {said["part"]: said["value"]}, **self.read_figures()}
+                {"scope": {cleaned["part"]: cleaned["value"]}, **self.read_figures()}
             )
             return resolve_rate_limits([*(limits or ()), limit.model_dump(exclude_none=True)])
         except ValidationError as error:

@@ -169,12 +169,12 @@ class MemberKeysForm(FiguresForm):
 
     def build_limits(self) -> JsonObject | None:
         """The column."""
-        said = self.cleaned_data
-        limit_nano: int | None = said["limit_usd"]
+        cleaned = self.cleaned_data
+        limit_nano: int | None = cleaned["limit_usd"]
         column = {
             "limit_nano": limit_nano,
-            "limit_reset": None if limit_nano is None else said["limit_reset"] or None,
-            "allowed_models": said["allowed_models"],
+            "limit_reset": None if limit_nano is None else cleaned["limit_reset"] or None,
+            "allowed_models": cleaned["allowed_models"],
             "rate_limits": self.read_rate_limits(self._before.get("rate_limits")),
         }
         return None if all(each is None for each in column.values()) else column
@@ -233,20 +233,26 @@ class EndUserBudgetForm(forms.Form):
         return len(self._before["limits"])
 
     def clean(self) -> dict[str, Any]:
-        said: dict[str, Any] = super().clean() or {}
-        if said.get("user") and self.count_differing() >= END_USER_LIMITS_MAX:
+        cleaned: dict[str, Any] = super().clean() or {}
+        if cleaned.get("user") and self.count_differing() >= END_USER_LIMITS_MAX:
             self.add_error("user", f"{END_USER_LIMITS_MAX} end users have limits of their own.")
-        return said
+        return cleaned
 
     def build_budget(self) -> JsonObject | None:
         """The column."""
-        said = self.cleaned_data
-        if not said["interval"]:
+        cleaned = self.cleaned_data
+        if not cleaned["interval"]:
             return None
         limits = dict(self._before["limits"])
-        if said["user"]:
-            limits[hash_user(self._workspace.account_id, said["user"])] = said["user_limit_usd"]
-        return {"interval": said["interval"], "limit_nano": said["limit_usd"], "limits": limits}
+        if cleaned["user"]:
+            limits[hash_user(self._workspace.account_id, cleaned["user"])] = cleaned[
+                "user_limit_usd"
+            ]
+        return {
+            "interval": cleaned["interval"],
+            "limit_nano": cleaned["limit_usd"],
+            "limits": limits,
+        }
 
 
 class TagBudgetForm(forms.Form):
@@ -266,17 +272,17 @@ class TagBudgetForm(forms.Form):
         super().__init__(data, auto_id="tag_%s")
 
     def clean(self) -> dict[str, Any]:
-        said: dict[str, Any] = super().clean() or {}
-        if not self.errors and len(self.build_budgets(said)) > TAG_BUDGETS_MAX:
+        cleaned: dict[str, Any] = super().clean() or {}
+        if not self.errors and len(self.build_budgets(cleaned)) > TAG_BUDGETS_MAX:
             self.add_error("tag", f"A workspace has {TAG_BUDGETS_MAX} budgets of tags at most.")
-        return said
+        return cleaned
 
-    def build_budgets(self, said: Mapping[str, Any]) -> list[JsonObject]:
+    def build_budgets(self, cleaned: Mapping[str, Any]) -> list[JsonObject]:
         """The column: the one of this tag and interval stands in its former one's place."""
         fresh = {
-            "tag": said["tag"],
-            "interval": said["interval"],
-            "limit_nano": said["limit_usd"],
+            "tag": cleaned["tag"],
+            "interval": cleaned["interval"],
+            "limit_nano": cleaned["limit_usd"],
         }
         place = fresh["tag"], fresh["interval"]
         others = [each for each in self._before if (each["tag"], each["interval"]) != place]
@@ -297,9 +303,9 @@ class NewWorkspaceForm(forms.Form):
     )
 
     def clean(self) -> dict[str, Any]:
-        said: dict[str, Any] = super().clean() or {}
-        if "name" in said and not said.get("slug", True):
-            said["slug"] = slugify(said["name"]).replace("_", "-")[:SLUG_CHARS_MAX].strip("-")
-            if not re.fullmatch(SLUG_PATTERN, said["slug"]):
+        cleaned: dict[str, Any] = super().clean() or {}
+        if "name" in cleaned and not cleaned.get("slug", True):
+            cleaned["slug"] = slugify(cleaned["name"]).replace("_", "-")[:SLUG_CHARS_MAX].strip("-")
+            if not re.fullmatch(SLUG_PATTERN, cleaned["slug"]):
                 self.add_error("slug", "None can be made of this name: choose one.")
-        return said
+        return cleaned

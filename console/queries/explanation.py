@@ -59,7 +59,7 @@ def read_explanation(trace_text: str) -> Explanation:
         return Explanation()
 
 
-def tell_in_a_sentence(record: Mapping[str, Any], rule: str = "") -> str:
+def describe_in_a_sentence(record: Mapping[str, Any], rule: str = "") -> str:
     """`Thrifty answered 503 in 1 ms; Steady was next by price and answered in 62 ms; you paid
     $0.0000044.` Of a record's `attempts`, `status`, `charge_nano`, `streamed`, `cancelled` and
     `lost`, and the rule of its trace."""
@@ -84,7 +84,7 @@ def tell_in_a_sentence(record: Mapping[str, Any], rule: str = "") -> str:
             broke = f"broke off after {format_ms(broke_ms)}"
             parts.append(f"{name} began to answer in {took} and {broke}")
         else:
-            parts.append(f"{name} {tell_failure(attempt)} in {took}")
+            parts.append(f"{name} {describe_failure(attempt)} in {took}")
     if record.get("lost"):
         parts.append("the gateway stopped before the request was booked")
     elif record.get("cancelled"):
@@ -104,7 +104,7 @@ def shorten_provider(name: str | None) -> str:
     return (name or "A provider").removeprefix("Simulated ")
 
 
-def tell_failure(attempt: Mapping[str, Any]) -> str:
+def describe_failure(attempt: Mapping[str, Any]) -> str:
     """`answered 503`, `did not answer in time`."""
     status, error = attempt.get("status"), attempt.get("error_type")
     if status and status != 200:

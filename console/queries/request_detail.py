@@ -15,11 +15,11 @@ from accounts.roles import Action
 from console.queries.explanation import (
     Candidate,
     Explanation,
+    describe_failure,
+    describe_in_a_sentence,
     list_candidates,
     read_explanation,
     shorten_provider,
-    tell_failure,
-    tell_in_a_sentence,
 )
 from console.queries.guardrails import GuardrailAction, list_guardrail_actions
 from console.scope import Scope, widen_scope
@@ -87,7 +87,7 @@ class RequestDetail:
     def sentence(self) -> str:
         fields = ("attempts", "status", "charge_nano", "cancelled", "lost", "streamed")
         record = {name: getattr(self.record, name) for name in fields}
-        return tell_in_a_sentence(record, self.explanation.rule)
+        return describe_in_a_sentence(record, self.explanation.rule)
 
     @cached_property
     def candidates(self) -> list[Candidate]:
@@ -251,7 +251,7 @@ def _list_attempt_stages(attempt: Mapping[str, Any], at: float) -> Iterator[Stag
     elif is_good or broke_ms is not None:
         yield Stage(name, at, took, "good", f"first token after {format_ms(took)}")
     else:
-        yield Stage(name, at, took, "bad", f"{tell_failure(attempt)} after {format_ms(took)}")
+        yield Stage(name, at, took, "bad", f"{describe_failure(attempt)} after {format_ms(took)}")
     if broke_ms is not None:
         note = f"broke off after {format_ms(broke_ms)}"
         yield Stage(name, at + took, max(0.0, broke_ms - took), "bad", note)

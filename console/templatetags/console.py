@@ -23,7 +23,7 @@ register.filter("count", words.format_count)
 register.filter("ms", words.format_ms)
 register.filter("percent", words.format_percent)
 register.filter("moment", words.time_element)
-register.filter("refusal", words.tell_refusal)
+register.filter("refusal", words.describe_refusal)
 
 
 @register.filter

@@ -155,17 +155,17 @@ def make_channel(request: HttpRequest, page: PageContext) -> HttpResponse:
     require_role(page.scope, Role.LEAD)
     form = ChannelForm(page.scope, request.POST or None)
     if request.method == "POST" and form.is_valid():
-        said = form.cleaned_data
+        cleaned = form.cleaned_data
         try:
             made = create_channel(
                 account_id=page.scope.account.pk,
                 by=operator_actor(request.user),
-                workspace_id=UUID(said["workspace"]) if said["workspace"] else None,
-                url=said["url"] or None,
-                name=said["name"],
-                type=said["type"],
-                kinds=said["kinds"] or None,
-                recipients=said.get("recipients"),
+                workspace_id=UUID(cleaned["workspace"]) if cleaned["workspace"] else None,
+                url=cleaned["url"] or None,
+                name=cleaned["name"],
+                type=cleaned["type"],
+                kinds=cleaned["kinds"] or None,
+                recipients=cleaned.get("recipients"),
             )
         except SchemaInvalid as error:
             form.add_error(None, error.text)

@@ -173,17 +173,17 @@ def make_destination(request: HttpRequest, page: PageContext, type_name: str) ->
         raise Http404
     form = DestinationForm(page.scope, type_name, request.POST or None)
     if request.method == "POST" and form.is_valid():
-        said = form.cleaned_data
+        cleaned = form.cleaned_data
         try:
             create_destination(
                 account_id=page.scope.account.pk,
-                workspace_id=form.workspaces[said["workspace"]].pk,
+                workspace_id=form.workspaces[cleaned["workspace"]].pk,
                 type=type_name,
                 config=form.read_config(),
                 by=operator_actor(request.user),
-                name=said["name"],
-                sampling_rate=said["sampling_rate"],
-                privacy_mode=said["privacy_mode"],
+                name=cleaned["name"],
+                sampling_rate=cleaned["sampling_rate"],
+                privacy_mode=cleaned["privacy_mode"],
             )
         except SchemaInvalid as error:
             form.add_error(None, error.text)

@@ -18,13 +18,14 @@ from console.page import PageContext, page, render_page
 from console.queries import usage
 from console.queries.budgets import BudgetUse, list_budgets
 from console.queries.endpoint_health import read_learned
-from console.queries.explanation import tell_in_a_sentence
+from console.queries.explanation import describe_in_a_sentence
 from console.queries.interns import filter_interns
 from console.queries.keys import KeyRow
 from console.queries.requests import find_newest, has_requests
 from console.queries.snippets import list_snippets
 from console.scope import Scope
 from console.words import (
+    describe_refusal,
     format_change,
     format_count,
     format_count_short,
@@ -32,7 +33,6 @@ from console.words import (
     format_money_short,
     format_ms,
     format_percent,
-    tell_refusal,
 )
 from interns.models import Intern
 from routing.catalogue.snapshot import catalogue
@@ -275,10 +275,10 @@ def _build_first_request(request: HttpRequest, scope: Scope) -> dict[str, Any]:
     link, sentence = "", ""
     if newest is not None and newest.is_refused:
         link = reverse("console:refused", args=[newest.pk])
-        sentence = f"The gateway answered {newest.status}: {tell_refusal(newest.refusal)}"
+        sentence = f"The gateway answered {newest.status}: {describe_refusal(newest.refusal)}"
     elif newest is not None:
         link = reverse("console:request", args=[newest.pk])
-        sentence = tell_in_a_sentence(newest._asdict())
+        sentence = describe_in_a_sentence(newest._asdict())
     return {
         "snippets": list_snippets(request.build_absolute_uri("/")),
         "newest": newest,

@@ -156,21 +156,21 @@ class NewKeyForm(LimitForm):
 
     def clean(self) -> dict[str, Any]:
         """With the creator, and the columns of what the workspace lets keys of members have."""
-        said: dict[str, Any] = super().clean() or {}
+        cleaned: dict[str, Any] = super().clean() or {}
         if self.errors:
-            return said
+            return cleaned
         wanted = {
-            "limit_nano": said["limit_usd"],
+            "limit_nano": cleaned["limit_usd"],
             "limit_reset": self.read_reset(),
-            "allowed_models": said["allowed_models"],
+            "allowed_models": cleaned["allowed_models"],
             "rate_limits": self.read_rate_limits(),
         }
         self.creator = self._scope.user if self._scope.is_member else None
         creator_id = self.creator.pk if self.creator else None
-        bound = bound_key(self.workspaces[said["workspace"]].pk, creator_id, wanted)
+        bound = bound_key(self.workspaces[cleaned["workspace"]].pk, creator_id, wanted)
         for issue in bound.issues:
             self.add_error(_FIELD_OF.get(issue.path, issue.path), issue.message)
-        return said | {"limits": bound.fields}
+        return cleaned | {"limits": bound.fields}
 
     def read_expiry(self, now: datetime) -> datetime | None:
         days = _LIFETIMES[self.cleaned_data["lifetime"]]

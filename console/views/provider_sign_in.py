@@ -45,7 +45,7 @@ def go_to_provider(request: HttpRequest, provider_id: str) -> HttpResponseBase:
             next_path=find_target(request, "console:home"),
         )
     except IssuerSilent as error:
-        return _tell_silence(request, provider, error)
+        return _report_silence(request, provider, error)
 
 
 @require_safe
@@ -71,7 +71,7 @@ def _look_at_answer(request: HttpRequest, provider: OidcProvider) -> HttpRespons
         user = admit(identity)
     except IssuerSilent as error:
         forget_answer(request)
-        return _tell_silence(request, provider, error)
+        return _report_silence(request, provider, error)
     except SignInRefused as refusal:
         # Of stray answers, which cost nothing to send, not all are on record.
         if not isinstance(refusal, StrayAnswer) or count_answer(request, is_stray=True):
@@ -100,7 +100,7 @@ def _build_back_url(request: HttpRequest, provider: OidcProvider) -> str:
     return root.rstrip("/") + path if root else request.build_absolute_uri(path)
 
 
-def _tell_silence(
+def _report_silence(
     request: HttpRequest, provider: OidcProvider, error: IssuerSilent
 ) -> HttpResponse:
     log.warning("The identity provider %s does not answer: %s", provider.id, error)

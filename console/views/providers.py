@@ -123,34 +123,34 @@ class ProviderForm(forms.Form):
         self.fields["known"].choices = choices  # type: ignore[attr-defined]  # It is a choice.
 
     def clean(self) -> dict[str, Any]:
-        said: dict[str, Any] = super().clean() or {}
-        if said.get("known"):
-            if not said.get("key"):
+        cleaned: dict[str, Any] = super().clean() or {}
+        if cleaned.get("known"):
+            if not cleaned.get("key"):
                 self.add_error("key", "This provider needs a key.")
-            return said
+            return cleaned
         for name, kind, text in (
             ("slug", Slug, "A slug such as my-server."),
             ("base_url", Url, "A URL that begins with http:// or https://."),
         ):
             try:
-                said[name] = TypeAdapter(kind).validate_python(said.get(name, ""))
+                cleaned[name] = TypeAdapter(kind).validate_python(cleaned.get(name, ""))
             except ValidationError:
                 self.add_error(name, text)
-        return said
+        return cleaned
 
     def build_provider(self) -> Any:
         """What is looked for, as `add_provider` takes it."""
         from routing.providers.discovery import KnownProvider
 
-        said = self.cleaned_data
-        if said["known"]:
-            return self._known[said["known"]]
+        cleaned = self.cleaned_data
+        if cleaned["known"]:
+            return self._known[cleaned["known"]]
         return KnownProvider(
-            slug=said["slug"],
-            name=said["name"] or said["slug"],
-            base_url=said["base_url"].rstrip("/"),
+            slug=cleaned["slug"],
+            name=cleaned["name"] or cleaned["slug"],
+            base_url=cleaned["base_url"].rstrip("/"),
             key_env="",
-            kind=said["kind"],
+            kind=cleaned["kind"],
         )
 
     def list_named(self) -> list[str]:

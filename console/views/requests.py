@@ -25,10 +25,10 @@ from console.page import PageContext, keep_query, page, render_page
 from console.queries.explanation import (
     Candidate,
     Explanation,
+    describe_in_a_sentence,
     list_candidates,
     read_explanation,
     shorten_provider,
-    tell_in_a_sentence,
 )
 from console.queries.guardrails import (
     BLOCKED,
@@ -52,7 +52,7 @@ from console.queries.requests import (
 from console.scope import Scope, widen_scope
 from console.table import CSV_ROWS_MAX, Column, Table, csv_response, read_pages, render_table
 from console.views.outage import find_simulated
-from console.words import Badge, format_tags, tell_refusal
+from console.words import Badge, describe_refusal, format_tags
 from routing.entities.exchange import CANCELLED
 from routing.metering.models import Generation
 from routing.reports.models import FailedRequest
@@ -214,14 +214,14 @@ def describe_end(row: RequestRow | Generation) -> Badge:
     return Badge("good", "answered")
 
 
-def tell_attempts(row: RequestRow) -> str:
+def describe_attempts(row: RequestRow) -> str:
     """What happened, in a sentence, where it took more than one attempt; else nothing."""
-    return tell_in_a_sentence(row._asdict()) if len(row.attempts) > 1 else ""
+    return describe_in_a_sentence(row._asdict()) if len(row.attempts) > 1 else ""
 
 
 def note_outcome(row: RequestRow) -> str:
     """Why the gateway refused it, or how it went where it took more than one attempt."""
-    return tell_refusal(row.refusal) or tell_attempts(row)
+    return describe_refusal(row.refusal) or describe_attempts(row)
 
 
 COLUMNS: Final = (
@@ -255,7 +255,7 @@ _CSV_COLUMNS: Final = (
     Column("End user", lambda row: row.external_user),
     Column("Error", lambda row: row.error_type),
     Column("Why refused", lambda row: row.refusal),
-    Column("What happened", tell_attempts),
+    Column("What happened", describe_attempts),
 )
 
 

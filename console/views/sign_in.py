@@ -191,20 +191,20 @@ class PasswordForm(forms.Form):
 
     def clean(self) -> dict[str, Any]:
         """Whether the old one is right is asked last: each such question counts as a try."""
-        said: dict[str, Any] = super().clean() or {}
+        cleaned: dict[str, Any] = super().clean() or {}
         if self.errors:
-            return said
-        if said["new"] != said["again"]:
+            return cleaned
+        if cleaned["new"] != cleaned["again"]:
             self.add_error("again", "This is another one than above.")
-            return said
+            return cleaned
         try:
-            validate_password(said["new"], self._user)
+            validate_password(cleaned["new"], self._user)
         except forms.ValidationError as error:
             self.add_error("new", error)
-            return said
-        if "old" in said and not get_adapter().reauthenticate(self._user, said["old"]):
+            return cleaned
+        if "old" in cleaned and not get_adapter().reauthenticate(self._user, cleaned["old"]):
             self.add_error("old", "This is not it. After several tries, wait a little.")
-        return said
+        return cleaned
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -255,12 +255,12 @@ def ask_for_link(request: HttpRequest) -> HttpResponse:
     says it in the same time: a worker finds out."""
     if not settings.EMAIL_CONFIRMATION:
         raise Http404
-    name, is_told = request.POST.get("name", "").strip()[:_NAME_CHARS_MAX], True
+    name, is_queued = request.POST.get("name", "").strip()[:_NAME_CHARS_MAX], True
     if name:
         record_attempt("link asked for", object_type="sign_in")
-        is_told = have_link_mailed(name)
-    context = {"is_asked": bool(name), "is_told": is_told}
-    status = 200 if is_told else 503
+        is_queued = have_link_mailed(name)
+    context = {"is_asked": bool(name), "is_queued": is_queued}
+    status = 200 if is_queued else 503
     return render_open_page(request, "console/forgotten.html", context, status=status)
 
 

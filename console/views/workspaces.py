@@ -244,12 +244,12 @@ def change_scoped_limits(
 def _save_limits(
     request: HttpRequest, workspace: Workspace, limits: list[JsonObject] | None
 ) -> HttpResponse:
-    said = "Saved. Requests are held to it within a few seconds."
-    return _save(request, workspace, {"rate_limits": limits}, said)
+    message = "Saved. Requests are held to it within a few seconds."
+    return _save(request, workspace, {"rate_limits": limits}, message)
 
 
 def _save(
-    request: HttpRequest, workspace: Workspace, changes: JsonObject, said: str
+    request: HttpRequest, workspace: Workspace, changes: JsonObject, message: str
 ) -> HttpResponse:
     change_workspace(
         account_id=workspace.account_id,
@@ -257,7 +257,7 @@ def _save(
         by=operator_actor(request.user),
         changes=changes,
     )
-    messages.success(request, said)
+    messages.success(request, message)
     return HttpResponseRedirect(_link(workspace))
 
 

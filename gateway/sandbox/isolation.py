@@ -63,10 +63,10 @@ class Trial:
     """
 
     def __init__(
-        self, command: Callable[[str], Sequence[str]], tell: Callable[[Isolation], None]
+        self, command: Callable[[str], Sequence[str]], report: Callable[[Isolation], None]
     ) -> None:
         self._command = command
-        self._tell = tell
+        self._report = report
         self._lock = threading.Lock()
         self._found: Isolation | None = None
         self._found_at = 0.0
@@ -77,7 +77,7 @@ class Trial:
             if self._found is None or (self._found.is_none and is_old):
                 self._found = try_isolation(self._command)
                 self._found_at = time.monotonic()
-                self._tell(self._found)
+                self._report(self._found)
             return self._found
 
 

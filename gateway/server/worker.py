@@ -34,7 +34,7 @@ _LOOK_S = 0.1
 # A connection that has asked nothing for so long is between requests rather than about to ask.
 _QUIET_S = 1.0
 # For answers to callers and settlements of calls once time is up.
-_TELLING_S = 2.0
+_ANSWERING_S = 2.0
 # Young objects that make the garbage collector look at them, which takes it some milliseconds.
 _YOUNG_MAX = 50_000
 # How long a thread has the interpreter while another waits for it.
@@ -167,7 +167,7 @@ class RollingWorker(GeventWorker):
         self._see_to_the_end()
         self._time_is_up = True
         for pool in self._pools:
-            pool.kill(timeout=_TELLING_S)
+            pool.kill(timeout=_ANSWERING_S)
 
     def _see_to_the_end(self) -> None:
         left_at = time.monotonic()
@@ -215,15 +215,15 @@ class GatewayWorker(RollingWorker):
         except OSError as error:
             self.log.debug("The connection ended: %s", error)
         except Exception as error:  # noqa: BLE001 - Whatever it is, the caller gets a JSON answer.
-            self._tell_failure(client, addr, error, connection.find_request_id())
+            self._send_failure(client, addr, error, connection.find_request_id())
             connection.linger()
         finally:
             util.close(client)
 
     def handle_error(self, req: Any, client: Any, addr: Any, exc: BaseException) -> None:
-        self._tell_failure(client, addr, exc, get_request_id() or build_request_id())
+        self._send_failure(client, addr, exc, get_request_id() or build_request_id())
 
-    def _tell_failure(self, client: Any, addr: Any, error: BaseException, request_id: str) -> None:
+    def _send_failure(self, client: Any, addr: Any, error: BaseException, request_id: str) -> None:
         status, message = describe_failure(error)
         if status == 500:
             self.log.error("Error handling request %s", request_id, exc_info=error)

@@ -57,7 +57,7 @@ class TurnRequest:
         self._driver = driver
         self._clock = clock
 
-    def prompt(self, said: ChatPrompt) -> TurnStream | SteeredRun:
+    def prompt(self, body: ChatPrompt) -> TurnStream | SteeredRun:
         """A new turn's stream, opened; or where the session's own is running, the text was
         delivered there. Raises `ChatError` and `TurnsLimited`."""
         for _ in range(_TRIES):
@@ -66,8 +66,8 @@ class TurnRequest:
                 begun = _in_rows(
                     lambda: runs.begin(
                         intern_id=self.intern_id,
-                        session_id=said.session_id,
-                        approval_mode=said.approval_mode,
+                        session_id=body.session_id,
+                        approval_mode=body.approval_mode,
                         by=self._by,
                         now=self._now(),
                         lease_s=settings.INTERN_LEASE_SECONDS,
@@ -80,21 +80,21 @@ class TurnRequest:
                 for run_id in begun.left_over:
                     self._driver.cancel(self.intern_id, run_id)
                 span = begin_span("invoke_agent", "server")
-                start = partial(self._start_turn, said, begun.lease, span)
+                start = partial(self._start_turn, body, begun.lease, span)
                 return self._open_stream(begun.lease, start, span)
             _return_turn(taken)
-            if self._steer(begun, said.text):
+            if self._steer(begun, body.text):
                 return begun
         raise ChatError("busy")
 
-    def reply(self, said: ChatReply) -> TurnStream:
+    def reply(self, body: ChatReply) -> TurnStream:
         """The stream of the run that goes on, opened. Raises `ChatError`."""
         reopened = _in_rows(
             lambda: runs.reopen(
                 intern_id=self.intern_id,
-                session_id=said.session_id,
-                tool_call_id=said.tool_call_id,
-                answer=said.content,
+                session_id=body.session_id,
+                tool_call_id=body.tool_call_id,
+                answer=body.content,
                 now=self._now(),
                 lease_s=settings.INTERN_LEASE_SECONDS,
             )
@@ -102,7 +102,7 @@ class TurnRequest:
         if isinstance(reopened, ExpiredRun):
             self._driver.cancel(self.intern_id, reopened.run_id)
             raise ChatError("interaction_not_pending")
-        start = partial(self._send_answer, said, reopened)
+        start = partial(self._send_answer, body, reopened)
         return self._open_stream(reopened.lease, start, begin_span("invoke_agent", "server"))
 
     # --- Prompts --------------------------------------------------------------------------------
@@ -133,7 +133,7 @@ class TurnRequest:
 
     def _start_turn(
         self,
-        said: ChatPrompt,
+        body: ChatPrompt,
         lease: RunLease,
         span: OpenSpan | None,
         abort: AbortHandle,
@@ -142,8 +142,8 @@ class TurnRequest:
         turn = TurnOrder(
             session_id=lease.session_id,
             run_id=lease.run_id,
-            text=said.text,
-            approval_mode=said.approval_mode,
+            text=body.text,
+            approval_mode=body.approval_mode,
             question_s=settings.INTERN_QUESTION_SECONDS + _QUESTION_GRACE_S,
             retained_bytes=settings.INTERN_RETAINED_BYTES,
             traceparent="" if span is None else span.traceparent,
@@ -161,10 +161,10 @@ class TurnRequest:
     # --- Answers --------------------------------------------------------------------------------
 
     def _send_answer(
-        self, said: ChatReply, reopened: runs.ReopenedRun, abort: AbortHandle, deadline: float
+        self, body: ChatReply, reopened: runs.ReopenedRun, abort: AbortHandle, deadline: float
     ) -> RunStream:
         lease = reopened.lease
-        reply = runtimes.QuestionAnswer(lease.run_id, said.tool_call_id, said.content)
+        reply = runtimes.QuestionAnswer(lease.run_id, body.tool_call_id, body.content)
         try:
             return self._driver.answer(self.intern_id, reply, deadline=deadline, abort=abort)
         except ChatRefused as refused:

@@ -232,8 +232,8 @@ class _BootAttempt:
             if health.was_stopped or health.was_fenced:
                 raise RuntimeStopped
             if health.exited or time.monotonic() >= deadline:
-                said = health.detail or "the runtime does not answer"
-                raise BootFailed("health_check_failed", said[:500])
+                problem = health.detail or "the runtime does not answer"
+                raise BootFailed("health_check_failed", problem[:500])
             time.sleep(_PAUSE_S)
 
     def _fail(self, message: str) -> None:

@@ -29,10 +29,10 @@ def build_request(state: str, question: TypedQuestion, *, reasons: bool = False)
     `reasons` is for a model whose reasoning is mandatory: its answer gets room for it.
     """
     names = _list_names(question)
-    said_max = _TOKENS_BESIDE + _TOKENS_PER_NUMBER * len(names)
+    answered_max = _TOKENS_BESIDE + _TOKENS_PER_NUMBER * len(names)
     return {
         "messages": ask_for_numbers(state, question),
-        "max_tokens": said_max + (_REASONING_TOKENS if reasons else 0),
+        "max_tokens": answered_max + (_REASONING_TOKENS if reasons else 0),
         "temperature": 0,
         "response_format": {
             "type": "json_schema",

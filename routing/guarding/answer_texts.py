@@ -45,8 +45,8 @@ def map_message(message: JsonObject, change: Change) -> JsonObject:
             changed[name] = [_map_part(part, ("text",), change) for part in value]
     audio = changed.get("audio")
     spoken = audio.get("transcript") if isinstance(audio, dict) else None
-    if isinstance(spoken, str) and spoken and (said := change(spoken)) != spoken:
-        changed["audio"] = {**changed["audio"], "transcript": said, "data": ""}
+    if isinstance(spoken, str) and spoken and (transcript := change(spoken)) != spoken:
+        changed["audio"] = {**changed["audio"], "transcript": transcript, "data": ""}
     if isinstance(details := changed.get("reasoning_details"), list):
         changed["reasoning_details"] = [_map_part(each, DETAIL_FIELDS, change) for each in details]
     if isinstance(calls := changed.get("tool_calls"), list):

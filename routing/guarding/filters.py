@@ -27,8 +27,8 @@ from routing.guarding.texts import change_texts, plain_texts
 
 log = logging.getLogger("routing.guarding")
 # How many matches of a blocking filter a refusal names, and how much of each.
-_TOLD_MAX: Final = 10
-_TOLD_CHARS_MAX: Final = 100
+_SHOWN_MAX: Final = 10
+_SHOWN_CHARS_MAX: Final = 100
 # Matches that a flag counts in one text.
 _COUNTED_MAX: Final = 1_000
 # What is looked at without leaving the event loop: a few milliseconds at the worst.
@@ -157,10 +157,10 @@ class _Work:
         data = encode(text) if rules else b""
         for rule in rules:
             found = []
-            count = _TOLD_MAX if rule.placed.filter.builtin == INJECTION else 1
+            count = _SHOWN_MAX if rule.placed.filter.builtin == INJECTION else 1
             for start, end in islice(self._find(rule, data), count):
-                match = data[start : min(end, start + 4 * _TOLD_CHARS_MAX)]
-                found.append(match.decode("utf-8", "ignore")[:_TOLD_CHARS_MAX])
+                match = data[start : min(end, start + 4 * _SHOWN_CHARS_MAX)]
+                found.append(match.decode("utf-8", "ignore")[:_SHOWN_CHARS_MAX])
             if found:
                 raise _BlockedMatch(rule, found)
         return text

@@ -13,7 +13,7 @@ from routing.guarding.output_guard import WITHHELD, OutputGuard
 
 # Characters of one stream that filters which change nothing look at.
 _WATCHED_CHARS_MAX: Final = 1_000_000
-_SAID: Final = ("content", "refusal")
+_ANSWER_FIELDS: Final = ("content", "refusal")
 # By now `reasoning_content` has the name of `reasoning`.
 _HELD: Final = frozenset({*TEXT_FIELDS, "reasoning_details", "audio", "tool_calls"})
 _NO_TEXT: Final = frozenset({"role", "images"})
@@ -37,7 +37,7 @@ class GuardedWriter:
         self._writer = writer
         self._guard = guard
         self._kept = kept
-        self._texts = {name: HeldText(guard) for name in _SAID}
+        self._texts = {name: HeldText(guard) for name in _ANSWER_FIELDS}
         self._thoughts, self._speech = HeldThoughts(guard), HeldSpeech(guard)
         self._arguments = HeldArguments(guard)
         self._watched: dict[_Place, list[str]] = {}
@@ -130,9 +130,9 @@ class GuardedWriter:
         calls: list[JsonObject] = [
             call for call in delta.get("tool_calls") or () if isinstance(call, dict)
         ]
-        begins_answer = any(delta.get(name) for name in _SAID)
+        begins_answer = any(delta.get(name) for name in _ANSWER_FIELDS)
         released = self._thoughts.push(delta, is_end=begins_answer or bool(calls))
-        for name in _SAID:
+        for name in _ANSWER_FIELDS:
             text = self._texts[name].push(read_text(delta.get(name)))
             if calls or (name == "content" and delta.get("refusal")):
                 text += self._texts[name].flush()

@@ -84,16 +84,16 @@ class ExternalGuards:
     def find_refusal(self, side: Side, texts: Sequence[str], *, acting: bool | None = None) -> Any:
         """What makes the error of what is not to go on; None where it may. With `acting` only those
         guards are asked that keep something back, or only the others."""
-        said = [text for text in texts if text.strip()]
+        nonempty = [text for text in texts if text.strip()]
         for placed in self._guards:
             guard = placed.guard
             if (
-                not said
+                not nonempty
                 or not guard.looks_at(side)
                 or (acting is not None and acting != guard.acts)
             ):
                 continue
-            refusal = self._look(placed, side, said)
+            refusal = self._look(placed, side, nonempty)
             if refusal is not None:
                 return refusal
         return None

@@ -42,12 +42,12 @@ def compress_request(
     if chat.native_tools or chat.native_fields or not chat.is_conversation:
         # Fields that only the caller's own format has would be lost.
         return None
-    said = next((each for each in chat.plugins if each["id"] == ID), None)
+    entry = next((each for each in chat.plugins if each["id"] == ID), None)
     tokens = 0.0
     for endpoint in endpoints:
         context = endpoint.context_length
-        if said is not None:
-            may_compress = bool(said.get("enabled", True))
+        if entry is not None:
+            may_compress = bool(entry.get("enabled", True))
         else:
             may_compress = context is not None and context <= _BY_ITSELF_TOKENS_MAX
         if may_compress and "text" in endpoint.output_modalities:

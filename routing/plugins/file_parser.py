@@ -101,11 +101,11 @@ class FileParser(Plugin):
         quoted = name.replace("&", "&amp;").replace('"', "&quot;").replace("<", "&lt;")
         opening = f'<file name="{quoted}">' if name else "<file>"
         more = "\n[There is more of this file than is shown here.]" if found.is_cut else ""
-        said = {"type": "text", "text": f"{opening}\n{found.text or NO_TEXT}{more}\n</file>"}
+        block = {"type": "text", "text": f"{opening}\n{found.text or NO_TEXT}{more}\n</file>"}
         if all(each["file"]["hash"] != found.hash for each in self._annotations):
             cited: JsonObject = {"hash": found.hash} | ({"name": name} if name else {})
-            self._annotations.append({"type": "file", "file": {**cited, "content": [said]}})
-        return said | ({"cache_control": part["cache_control"]} if "cache_control" in part else {})
+            self._annotations.append({"type": "file", "file": {**cited, "content": [block]}})
+        return block | ({"cache_control": part["cache_control"]} if "cache_control" in part else {})
 
     def _read_once(self, where: str, path: str, context: PluginContext) -> FileText:
         """Read once, however often it is sent: the same text object or the same URL."""

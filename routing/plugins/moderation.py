@@ -18,7 +18,7 @@ from routing.guarding.texts import change_texts
 from routing.plugins.interface import Plugin, PluginContext
 
 log = logging.getLogger("routing.plugins")
-_TOLD_CHARS_MAX: Final = 100
+_SHOWN_CHARS_MAX: Final = 100
 _DOTS: Final = "..."
 # For each text why it is not to go on; nothing where it may.
 Hook = Callable[[Sequence[str]], Sequence[Sequence[str]]]
@@ -82,9 +82,9 @@ def list_texts(chat: ChatRequest) -> list[str]:
 
 def shorten(text: str) -> str:
     """At most 100 characters; of a longer text the middle is left out."""
-    if len(text) <= _TOLD_CHARS_MAX:
+    if len(text) <= _SHOWN_CHARS_MAX:
         return text
-    left = _TOLD_CHARS_MAX - len(_DOTS)
+    left = _SHOWN_CHARS_MAX - len(_DOTS)
     head = (left + 1) // 2
     return f"{text[:head]}{_DOTS}{text[len(text) - left + head :]}"
 

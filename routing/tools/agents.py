@@ -54,15 +54,15 @@ class Advisor:
 
     def run(self, arguments: JsonObject, context: ToolContext) -> Result:
         question = require_text(arguments, "question")
-        said = [user_message(question)]
+        opening = [user_message(question)]
         if self._settings.get("forward_transcript"):
             transcript = format_transcript(context.messages)
-            said = [
+            opening = [
                 user_message(
                     f"The conversation so far:\n\n{transcript}\n\nThe question:\n\n{question}"
                 )
             ]
-        messages = with_instructions(self._settings.get("instructions") or _ADVISOR, *said)
+        messages = with_instructions(self._settings.get("instructions") or _ADVISOR, *opening)
         settings = {k: v for k, v in self._settings.items() if k != "max_tool_calls"}
         answer = context.ask(build_body(settings, messages))
         return Result(

@@ -38,5 +38,5 @@ class Datetime:
             # ValueError: not a relative path. OSError: a directory of zones, or a name too long.
             raise ToolFailed("timezone is no IANA name of a time zone") from None
         now = context.now().astimezone(zone).isoformat(timespec="seconds")
-        said = {"datetime": now, "timezone": name}
-        return Result(json_text(said), item=said)
+        fields = {"datetime": now, "timezone": name}
+        return Result(json_text(fields), item=fields)

@@ -45,10 +45,10 @@ class Files(WorkspaceTool):
             if not isinstance(content, str):
                 raise ToolFailed("content must be a text")
             text = {"text": check_length(content)}
-        said = self.workspace.ask({"path": path, **_ACTIONS[action], **text})
+        answer = self.workspace.ask({"path": path, **_ACTIONS[action], **text})
         item = {"action": action, "path": path}
-        marks = {"truncated": True} if said.pop("cut", False) else {}
-        return Result(json_text({**said, **marks} or {"status": "done"}), item=item)
+        marks = {"truncated": True} if answer.pop("cut", False) else {}
+        return Result(json_text({**answer, **marks} or {"status": "done"}), item=item)
 
 
 def check_length(text: str) -> str:

@@ -56,8 +56,8 @@ class Fusion:
         if not good:
             raise ToolFailed("None of the models answered")
         analysis = self._analysis(context, question, good)
-        said = {"answers": answers, "analysis": analysis}
-        return Result(json_text(said), item={"question": question, **said})
+        fields = {"answers": answers, "analysis": analysis}
+        return Result(json_text(fields), item={"question": question, **fields})
 
     def _answer(self, context: ToolContext, model: str, question: str) -> JsonObject:
         fields: JsonObject = {"model": model}

@@ -52,9 +52,9 @@ class ImageGeneration:
             raise ToolFailed("The model made no picture")
         place = images[0].get("image_url") if isinstance(images[0], dict) else None
         url = place.get("url") if isinstance(place, dict) else None
-        said = {"images": len(images), "model": answer.model}
+        fields = {"images": len(images), "model": answer.model}
         return Result(
-            json_text({"status": "shown to the user", **said}),
+            json_text({"status": "shown to the user", **fields}),
             item={
                 "prompt": prompt,
                 "model": answer.model,

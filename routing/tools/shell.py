@@ -120,19 +120,19 @@ def _command(command: object) -> str:
 
 def _run_command(workspace: ToolWorkspace, command: str, time_s: float) -> JsonObject:
     order = {"do": "run", "command": command, "time_s": time_s, "bytes": OUTPUT_BYTES}
-    said = workspace.ask(order, time_s)
-    status, took_s = said.get("status"), said.get("took_s")
+    answer = workspace.ask(order, time_s)
+    status, took_s = answer.get("status"), answer.get("took_s")
     return {
-        "stdout": _text(said.get("stdout")),
-        "stderr": _text(said.get("stderr")),
+        "stdout": _text(answer.get("stdout")),
+        "stderr": _text(answer.get("stderr")),
         "status": status if isinstance(status, int) else -1,
-        "cut": bool(said.get("cut")),
-        "stopped": _STOPPED.get(str(said.get("stopped"))),
-        "by_time": said.get("stopped") == "time",
+        "cut": bool(answer.get("cut")),
+        "stopped": _STOPPED.get(str(answer.get("stopped"))),
+        "by_time": answer.get("stopped") == "time",
         "took_s": float(took_s) if isinstance(took_s, int | float) else time_s,
     }
 
 
-def _text(said: object) -> str:
+def _text(answer: object) -> str:
     """What the inside says is as far from being trusted as the commands are."""
-    return said[:OUTPUT_BYTES] if isinstance(said, str) else ""
+    return answer[:OUTPUT_BYTES] if isinstance(answer, str) else ""

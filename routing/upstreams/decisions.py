@@ -112,13 +112,14 @@ def adapt_failure(failure: UpstreamFailure, *, of_caller: bool | None) -> Upstre
     gateway made of one: the caller can change nothing, and another endpoint may take it. None is
     neither.
     """
-    if failure.told_status == _UNPROCESSABLE and of_caller:
-        failure.told_status, failure.error_type = 400, "invalid_request"
-    elif failure.told_status == _UNPROCESSABLE or (
+    if failure.caller_status == _UNPROCESSABLE and of_caller:
+        failure.caller_status, failure.error_type = 400, "invalid_request"
+    elif failure.caller_status == _UNPROCESSABLE or (
         # The request was refused, for nothing that has a name of its own.
-        of_caller is False and (failure.told_status, failure.error_type) == (400, "invalid_request")
+        of_caller is False
+        and (failure.caller_status, failure.error_type) == (400, "invalid_request")
     ):
-        failure.told_status, failure.error_type = 502, "provider_unavailable"
+        failure.caller_status, failure.error_type = 502, "provider_unavailable"
         failure.message, failure.elsewhere = PROVIDER_RETURNED_ERROR, True
     return failure
 

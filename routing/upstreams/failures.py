@@ -34,7 +34,7 @@ _TIMEOUTS = (ConnectTimeout, FirstByteTimeout, IdleTimeout, DeadlineExceeded)
 class UpstreamFailure(Exception):
     """One failed attempt.
 
-    `status` is the upstream's own (502 for connection errors, 524 for timeouts); `told_status`,
+    `status` is the upstream's own (502 for connection errors, 524 for timeouts); `caller_status`,
     `error_type` and `message` are what the caller gets. `elsewhere` says whether another endpoint
     of the same model may do better, `larger_only` that it would need a larger context. `credential`
     says that the credential, or the account behind it, was refused, `first_byte` that the first
@@ -43,7 +43,7 @@ class UpstreamFailure(Exception):
     """
 
     status: int
-    told_status: int
+    caller_status: int
     error_type: str
     message: str
     raw: str | None = None
@@ -61,7 +61,7 @@ class UpstreamFailure(Exception):
     def blame_own_credential(self) -> None:
         """Tell that it is the caller's own credential that was refused: a fault of the request's,
         which the shared one may do without."""
-        self.told_status, self.error_type = _OWN_CREDENTIAL.get(self.status, _OWN_ACCOUNT)
+        self.caller_status, self.error_type = _OWN_CREDENTIAL.get(self.status, _OWN_ACCOUNT)
         self.outage = False
 
     def hide(self, secret: str | None) -> None:
@@ -104,7 +104,7 @@ def malformed_answer(why: str, *, raw: bytes = b"") -> UpstreamFailure:
     """A 2xx whose body is empty, unparsable or of the wrong kind."""
     return UpstreamFailure(
         status=502,
-        told_status=502,
+        caller_status=502,
         error_type="provider_unavailable",
         message=PROVIDER_RETURNED_ERROR,
         raw=_decode_raw(raw) or why,
@@ -116,7 +116,7 @@ def unfit_answer(why: str) -> UpstreamFailure:
     model's endpoints would bill the same."""
     return UpstreamFailure(
         status=400,
-        told_status=400,
+        caller_status=400,
         error_type="invalid_request",
         message=why,
         elsewhere=False,
@@ -127,7 +127,7 @@ def refused_answer() -> UpstreamFailure:
     """A whole answer in which the model refuses, where the caller listed another model."""
     return UpstreamFailure(
         status=200,
-        told_status=403,
+        caller_status=403,
         error_type="refusal",
         message="The model refused to answer",
         elsewhere=False,
@@ -138,7 +138,7 @@ def cancelled_attempt() -> UpstreamFailure:
     """An attempt that was given up because another endpoint's content came first."""
     return UpstreamFailure(
         status=499,
-        told_status=499,
+        caller_status=499,
         error_type=CANCELLED,
         message="Another endpoint answered first",
     )
@@ -149,7 +149,7 @@ def from_outbound_error(error: OutboundError) -> UpstreamFailure:
     if isinstance(error, _TIMEOUTS):
         return UpstreamFailure(
             status=524,
-            told_status=524,
+            caller_status=524,
             error_type="timeout",
             message="Request timed out. Please try again later.",
             raw=str(error),
@@ -165,7 +165,7 @@ def from_outbound_error(error: OutboundError) -> UpstreamFailure:
 
 @dataclass(frozen=True, slots=True)
 class _StatusRule:
-    told_status: int
+    caller_status: int
     error_type: str
     elsewhere: bool = True
     outage: bool = False
@@ -241,7 +241,7 @@ def from_status(status: int, headers: dict[str, str], body: bytes) -> UpstreamFa
         row = _CREDENTIAL
     failure = UpstreamFailure(
         status=status,
-        told_status=row.told_status,
+        caller_status=row.caller_status,
         error_type=row.error_type,
         message=message if row.own_message and message else PROVIDER_RETURNED_ERROR,
         raw=_decode_raw(body),
@@ -268,7 +268,7 @@ def from_error_object(error: object) -> UpstreamFailure:
     row = _STATUS_RULES.get(status) or _UNAVAILABLE
     failure = UpstreamFailure(
         status=status,
-        told_status=row.told_status,
+        caller_status=row.caller_status,
         error_type=row.error_type,
         message=text if row.own_message and text else PROVIDER_RETURNED_ERROR,
         raw=_decode_raw(dumps(error)) if fields else text[:_KEPT_CHARS_MAX] or None,
@@ -309,7 +309,7 @@ def _sharpen(failure: UpstreamFailure, message: str, code: str) -> None:
     if code in _CODE_RULES:
         # It is the request that was refused, by an endpoint that is well.
         failure.outage = failure.credential = False
-        failure.error_type, failure.told_status = _CODE_RULES[code]
+        failure.error_type, failure.caller_status = _CODE_RULES[code]
         failure.message = message or failure.message
         failure.elsewhere = failure.larger_only = code == "context_length_exceeded"
 

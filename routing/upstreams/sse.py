@@ -7,7 +7,7 @@ Event = tuple[str | None, bytes]
 
 _BOM = b"\xef\xbb\xbf"
 # This much of a line tells which field it is.
-_TELLING_BYTES = len(b"event:")
+_READABLE_BYTES = len(b"event:")
 # No format has names near this length; the rest of a longer one is dropped.
 _NAME_BYTES_MAX = 1024
 
@@ -171,7 +171,7 @@ class SseParser:
         """Some bytes of one line; its beginning is held back until it tells the field."""
         if self._line is _Line.UNKNOWN:
             piece = self._held + piece
-            if len(piece) < _TELLING_BYTES:
+            if len(piece) < _READABLE_BYTES:
                 self._held = piece
                 return
             piece = self._open_line(piece)

@@ -185,7 +185,7 @@ class InferenceViewSet(LeanViewSet):
             progress.loop.ask_model = ask_model
         headers = {"X-Generation-Id": progress.context.generation_id}
         taken = progress.limits_taken
-        has_told_limits = taken is not None or bool(progress.context.caller.rate_rules)
+        has_limit_headers = taken is not None or bool(progress.context.caller.rate_rules)
         wish, plugins = progress.context.cache_options, progress.context.plugins
         may_answer = any(each.may_answer for each in plugins) if plugins else False
         if wish or progress.context.shares_answer or may_answer:
@@ -200,7 +200,7 @@ class InferenceViewSet(LeanViewSet):
         if not progress.context.chat.stream:
             progress.client = request.META.get("gunicorn.socket")
             content = serve_answer(progress)
-            if has_told_limits:
+            if has_limit_headers:
                 headers |= build_limit_headers(progress, taken, now_s=time.time())
             if progress.queue_stay is not None:
                 headers |= describe_stay(progress)

@@ -141,7 +141,7 @@ def test_prompts_are_counted_with_it(desk: Desk) -> None:
 
 
 @pytest.mark.parametrize(
-    ("status", "told_status", "error_type", "stream"),
+    ("status", "caller_status", "error_type", "stream"),
     [
         (401, 401, "authentication", False),
         (429, 429, "rate_limit_exceeded", True),
@@ -150,14 +150,14 @@ def test_prompts_are_counted_with_it(desk: Desk) -> None:
     ],
 )
 def test_what_the_provider_says_of_the_team_s_key_is_told(
-    desk: Desk, status: int, told_status: int, error_type: str, stream: bool
+    desk: Desk, status: int, caller_status: int, error_type: str, stream: bool
 ) -> None:
     bring(desk, "lone", MINE)
     desk.upstream.script("lone", refusal(status, f"Bad key {MINE}"))
 
     response = desk.post(model=LONE, stream=stream, headers=METADATA)
 
-    error = desk.check_error(response, told_status, error_type)
+    error = desk.check_error(response, caller_status, error_type)
     assert error["metadata"]["is_byok"] is True
     assert "limit_source" not in error["metadata"]
     assert MINE not in response.text

@@ -9,9 +9,9 @@ from django.urls import reverse
 
 from accounts.models import Guardrail
 from console.queries.explanation import (
+    describe_in_a_sentence,
     list_candidates,
     read_explanation,
-    tell_in_a_sentence,
 )
 from console.queries.request_detail import list_priced_tokens, list_stages
 from gateway.http.jsonio import dumps
@@ -71,7 +71,7 @@ def attempt(name: str, status: int | None, latency: int, error: str | None = Non
     ],
 )
 def test_a_request_is_told_in_a_sentence(record: Any, rule: str, sentence: str) -> None:
-    assert tell_in_a_sentence({"status": 200, "charge_nano": 0} | record, rule) == sentence
+    assert describe_in_a_sentence({"status": 200, "charge_nano": 0} | record, rule) == sentence
 
 
 def test_who_was_not_asked_did_not_lose_to_an_answer() -> None:

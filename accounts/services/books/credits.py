@@ -69,8 +69,8 @@ def take_payment(
         else:
             # The rate may have changed since the payment was first reported.
             fee = PurchaseFee.objects.filter(entry=entry).first()
-            told_nano = entry.amount_nano if fee is None else fee.paid_nano
-            if not _matches(entry, account.pk, _Kind.PURCHASE) or told_nano != paid_nano:
+            reported_nano = entry.amount_nano if fee is None else fee.paid_nano
+            if not _matches(entry, account.pk, _Kind.PURCHASE) or reported_nano != paid_nano:
                 raise MovementConflict
     return entry, new
 

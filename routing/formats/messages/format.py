@@ -76,8 +76,8 @@ class MessagesStream:
             if "tool_calls" in delta:
                 return b"".join(map(blocks.add_call, read_call_fragments(delta["tool_calls"])))
         events = [*map(blocks.add_reasoning, read_reasoning_details(delta))]
-        if said := read_text(delta.get("content")) + read_text(delta.get("refusal")):
-            events.append(blocks.add_text(said))
+        if answer_text := read_text(delta.get("content")) + read_text(delta.get("refusal")):
+            events.append(blocks.add_text(answer_text))
         events += map(blocks.add_citation, read_citations(delta.get("annotations")))
         events += map(blocks.add_call, read_call_fragments(delta.get("tool_calls")))
         return b"".join(events)

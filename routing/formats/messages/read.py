@@ -116,8 +116,8 @@ def _translate_message(message: JsonObject) -> list[JsonObject]:
         answer = {"role": "assistant", "content": None, **assistant_fields}
         return [*([answer] if assistant_fields else []), *results, *messages]
     if assistant_fields or not content:
-        said = simplify_content(parts) if parts else None
-        messages = [{"role": role, "content": said, **assistant_fields}]
+        simplified = simplify_content(parts) if parts else None
+        messages = [{"role": role, "content": simplified, **assistant_fields}]
     return messages + results
 
 

@@ -102,13 +102,13 @@ class ReasoningBlock:
     but words. Any other is `foreign` and travels sealed, so that it comes back as it was.
     """
 
-    __slots__ = ("_kind", "_said", "_whole", "is_claudes", "is_over", "silent")
+    __slots__ = ("_fragments", "_kind", "_whole", "is_claudes", "is_over", "silent")
 
     def __init__(self, detail: JsonObject, *, silent: bool) -> None:
         self._kind = detail.get("type")
         streamed = _STREAMED_KEYS if self._kind in _TEXT_KEYS or self._kind == _ENCRYPTED else ()
         self._whole = {name: item for name, item in detail.items() if name not in streamed}
-        self._said: dict[str, list[str]] = {}
+        self._fragments: dict[str, list[str]] = {}
         self.silent, self.is_over = silent, False
         fits = self._kind in ("reasoning.text", _ENCRYPTED)
         self.is_claudes = fits and detail.get("format") == CLAUDE
@@ -117,7 +117,7 @@ class ReasoningBlock:
     def is_foreign(self) -> bool:
         if self.is_claudes:
             return False
-        if self._kind != "reasoning.text" or self.silent or "signature" in self._said:
+        if self._kind != "reasoning.text" or self.silent or "signature" in self._fragments:
             return True
         return self._whole.get("format") is not None or self._whole.get("id") is not None
 
@@ -134,13 +134,13 @@ class ReasoningBlock:
             numbered = ids[0] is not None or detail.get("index") is not None
             return self._kind == _ENCRYPTED and numbered
         # Its signature ends an item, also where an upstream numbers all of them alike.
-        return "signature" not in self._said or not visible_text(detail)
+        return "signature" not in self._fragments or not visible_text(detail)
 
     def add(self, detail: JsonObject) -> None:
         for name in _STREAMED_KEYS:
             piece = detail.get(name)
             if isinstance(piece, str) and piece:
-                self._said.setdefault(name, []).append(piece)
+                self._fragments.setdefault(name, []).append(piece)
 
     def block(self) -> JsonObject:
         """The whole block."""
@@ -156,7 +156,7 @@ class ReasoningBlock:
         sealed = self._whole | (
             {text_key: self._join_fragments(text_key)} if self.silent else {text_key: ""}
         )
-        if "signature" in self._said:
+        if "signature" in self._fragments:
             sealed["signature"] = self._join_fragments("signature")
         return seal(sealed)
 
@@ -164,11 +164,11 @@ class ReasoningBlock:
         if not self.is_foreign:
             return self._join_fragments("data")
         return seal(
-            self._whole | {name: "".join(fragments) for name, fragments in self._said.items()}
+            self._whole | {name: "".join(fragments) for name, fragments in self._fragments.items()}
         )
 
     def _join_fragments(self, name: str) -> str:
-        return "".join(self._said.get(name, ()))
+        return "".join(self._fragments.get(name, ()))
 
 
 def build_thinking_blocks(details: Iterable[JsonObject], *, silent: bool) -> list[JsonObject]:

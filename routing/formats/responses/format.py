@@ -97,8 +97,10 @@ class ResponsesStream:
         fields = {"response": final}
         if ending.native is not None and "response" in ending.native.value:
             # What an upstream's own last event says beside its response stays.
-            said = ending.native.value
-            others = {name: item for name, item in said.items() if name not in _REWRITTEN_FIELDS}
+            response = ending.native.value
+            others = {
+                name: item for name, item in response.items() if name not in _REWRITTEN_FIELDS
+            }
             fields = others | fields
         kind = _BY_STATUS.get(str(final.get("status")), "response.completed")
         out += self._events.say(kind, fields)

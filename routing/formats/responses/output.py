@@ -45,7 +45,7 @@ class OutputWriter:
         self._events = events
         self._stem = stem
         self._items: list[OutputItem] = []
-        self._said: OutputMessage | OutputReasoning | None = None
+        self._text_item: OutputMessage | OutputReasoning | None = None
         self._text: OutputPart | None = None
         self._calls: dict[Any, OutputCall] = {}
         self._last_call: OutputCall | None = None
@@ -100,7 +100,7 @@ class OutputWriter:
             if item.status == "in_progress" and item not in self._waiting:
                 last = item is self._items[-1]
                 out.append(item.closing("incomplete" if cut and last else "completed"))
-        self._said = self._text = None
+        self._text_item = self._text = None
         return b"".join(out)
 
     def drop(self) -> None:
@@ -125,12 +125,12 @@ class OutputWriter:
     def _part(self, kind: PartKind) -> tuple[OutputPart, bytes]:
         """The open part of this kind in the open message, begun where there is none."""
         out = b""
-        message = self._said
+        message = self._text_item
         if not isinstance(message, OutputMessage):
             out += self._close_message()
             message = OutputMessage(self._events, self._id("msg"), len(self._items))
             out += self._open_item(message)
-            self._said = message
+            self._text_item = message
         part = message.open_part(kind)
         if part is None:
             part, opened = message.begin(kind)
@@ -139,7 +139,7 @@ class OutputWriter:
         return part, out
 
     def _close_message(self) -> bytes:
-        item, self._said, self._text = self._said, None, None
+        item, self._text_item, self._text = self._text_item, None, None
         return item.closing("completed") if item is not None else b""
 
     # --- Reasoning ------------------------------------------------------------------------------
@@ -161,13 +161,13 @@ class OutputWriter:
         kind, key = _DETAIL_TEXTS.get(detail.get("type", ""), (None, "data"))
         if kind is None and detail.get("type") != "reasoning.encrypted":
             return b""
-        item, out = self._said, b""
+        item, out = self._text_item, b""
         if not isinstance(item, OutputReasoning) or not item.takes(detail):
             out = self._close_message()
             given_id = detail.get("id") or self._id("rs")
             item = OutputReasoning(self._events, given_id, len(self._items), detail)
             out += self._open_item(item)
-            self._said = item
+            self._text_item = item
         text = _string(detail.get(key))
         if kind is None:
             item.encrypted = text
@@ -184,7 +184,7 @@ class OutputWriter:
 
     def end_thought(self) -> bytes:
         """What is thought from here on is another item."""
-        return self._close_message() if isinstance(self._said, OutputReasoning) else b""
+        return self._close_message() if isinstance(self._text_item, OutputReasoning) else b""
 
     # --- Calls and pictures ---------------------------------------------------------------------
 

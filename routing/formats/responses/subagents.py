@@ -182,9 +182,9 @@ def _last_answer_index(items: list[JsonObject]) -> int:
     return last
 
 
-def _is_waiting(each: _AgentCalls, last_said: int) -> bool:
+def _is_waiting(each: _AgentCalls, last_text: int) -> bool:
     """Once it goes on there is a new item of it."""
-    return each.calls[-1][0] > last_said
+    return each.calls[-1][0] > last_text
 
 
 def _build_subagent_tool(

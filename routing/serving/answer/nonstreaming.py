@@ -197,8 +197,8 @@ def _guard_pieces(progress: RequestProgress, pieces: AnswerPieces) -> AnswerPiec
         if isinstance(each, ToolActivity):
             guard.guard_activity(each, (*CALLED, *CAME_TO))
         guarded.append(each if isinstance(each, ToolActivity) else guard.guard_message(each))
-    said = [each for each in guarded if isinstance(each, dict)]
-    if guard.withheld or not guard.ask_external_of(said):
+    messages = [each for each in guarded if isinstance(each, dict)]
+    if guard.withheld or not guard.ask_external_of(messages):
         return [dict(_SILENT)]
     if guard.acts:
         for each in guarded:
@@ -235,7 +235,7 @@ def _build_body(
         stop_sequence=answer.stop_sequence,
         native=answer.native if progress.passes(attempt) else None,
         failure={
-            "code": failure.told_status,
+            "code": failure.caller_status,
             "message": failure.message,
             "metadata": {"error_type": failure.error_type},
         }

@@ -109,15 +109,15 @@ def _ask_again(
         check.legs.clear()
         return None
     record_success(second.attempt)
-    said = second.answer.message.get("content")
+    repaired = second.answer.message.get("content")
     is_whole = read_finish(second.answer, second.answer.message) == "stop"
-    if not (is_whole and isinstance(said, str) and said.strip()):
+    if not (is_whole and isinstance(repaired, str) and repaired.strip()):
         check.legs = [_measure_leg(progress, second, chat.prompt_text_chars)]
         _record_unused(check.legs[0])
         return None
     _record_unused(check.legs[0])
     check.prompt_text_chars = chat.prompt_text_chars
-    _examine(check, second.answer, said)
+    _examine(check, second.answer, repaired)
     if check.result in ("valid", "mended"):
         check.result, check.problem = "repaired", problem
     return second

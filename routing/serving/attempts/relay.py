@@ -62,12 +62,12 @@ class Relay:
         self._parser = SseParser(event_bytes_max)
         self._passes = passes
         self._exclude_reasoning = exclude_reasoning
-        self._has_tool_calls = self._fingerprint_said = False
+        self._has_tool_calls = self._fingerprint_sent = False
         self._stop_sequence: str | None = None
         self._beside: ProviderExtras | None = None
         # The payload that is being read, where it may pass, and the one with the finish.
-        self._saying: Native | None = None
-        self._said_last: Native | None = None
+        self._current_payload: Native | None = None
+        self._finish_payload: Native | None = None
         self._held: list[Native] = []
         self._held_bytes_left = event_bytes_max
         self._kept = kept
@@ -121,7 +121,7 @@ class Relay:
             usage=usage,
             service_tier=self.service_tier,
             stop_sequence=self._stop_sequence,
-            native=self._said_last,
+            native=self._finish_payload,
             failure=failure,
             router_metadata=router_metadata,
             beside=self._beside,
@@ -221,8 +221,8 @@ class Relay:
             self.service_tier = read_word(event.service_tier)
         if self.upstream_id is None:
             self.upstream_id = read_word(event.upstream_id)
-        if event.system_fingerprint and not self._fingerprint_said:
-            self._fingerprint_said = True
+        if event.system_fingerprint and not self._fingerprint_sent:
+            self._fingerprint_sent = True
             # It is repeated in every chunk, so its length is a factor of all that goes out.
             self.writer.set_fingerprint(str(event.system_fingerprint)[:_FINGERPRINT_CHARS_MAX])
         if (later := event.beside) is not None:
@@ -234,10 +234,10 @@ class Relay:
         if event.stop_sequence is not None:
             self._stop_sequence = event.stop_sequence
         if self._passes and event.native is not None:
-            self._saying = event.native
+            self._current_payload = event.native
         if event.native_finish:
             self.native_finish = read_word(event.native_finish)
-            self._said_last = self._saying
+            self._finish_payload = self._current_payload
             if self.finish_reason == "error":
                 raise from_error_object({"message": "the upstream broke off its answer"})
 

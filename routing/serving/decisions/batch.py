@@ -233,4 +233,4 @@ class EndpointBatch:
 def _ends_attempt(failure: UpstreamFailure) -> bool:
     """Whether it was not one question that failed: further ones would go the same way."""
     of_endpoint = failure.parked or failure.credential or failure.deadline
-    return of_endpoint or failure.told_status in _ENDING or not failure.elsewhere
+    return of_endpoint or failure.caller_status in _ENDING or not failure.elsewhere

@@ -59,10 +59,10 @@ class ProviderError(GatewayError):
         hints = [each.retry_after_s for each in failures if each.retry_after_s is not None]
         headers = {}
         # The smallest hint, where every attempted endpoint gave one.
-        if failure.told_status in _RETRY_HINTED and len(hints) == len(attempts):
+        if failure.caller_status in _RETRY_HINTED and len(hints) == len(attempts):
             headers["Retry-After"] = str(max(0, round(min(hints))))
         super().__init__(failure.message, metadata=_describe_attempts(attempts), headers=headers)
-        self.status = failure.told_status
+        self.status = failure.caller_status
         self.error_type = failure.error_type
 
 
@@ -166,7 +166,7 @@ def _describe_attempts(attempts: list[Attempt]) -> JsonObject:
         metadata["provider_code"] = failure.provider_code
     if failure.failed_generation is not None:
         metadata["failed_generation"] = failure.failed_generation
-    if failure.told_status == 429:
+    if failure.caller_status == 429:
         if not is_byok:
             metadata["limit_source"] = "upstream_provider_shared_pool"
         metadata["remedy_hint"] = "Retry later, or list fallback models in `models`."

@@ -299,7 +299,7 @@ def mark_broken(outcome: Outcome, attempt: Attempt) -> Outcome:
         return outcome
     detail = {"provider_name": attempt.endpoint.provider.name}
     error = ErrorFacts(failure.error_type, failure.error_type, failure.message, detail)
-    return outcome._replace(status=failure.told_status, error=error)
+    return outcome._replace(status=failure.caller_status, error=error)
 
 
 def abandoned_outcome(progress: RequestProgress) -> Outcome:

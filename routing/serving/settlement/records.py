@@ -370,8 +370,8 @@ def _price_own_part(last: Attempt | None, outcome: Outcome) -> dict[str, int]:
     not tell: that says all or nothing."""
     is_byok = last is not None and last.own is not None
     fee_nano = outcome.charged_nano - outcome.shared_nano if outcome.byok_nano else 0
-    told_nano = outcome.cost.total_nano if is_byok else 0
+    recorded_nano = outcome.cost.total_nano if is_byok else 0
     is_told = fee_nano == (outcome.charged_nano if is_byok else 0)
-    if is_told and outcome.byok_nano in (0, told_nano):
+    if is_told and outcome.byok_nano in (0, recorded_nano):
         return {}
     return {"own_cost_nano": outcome.byok_nano, "own_fee_nano": fee_nano}

@@ -41,18 +41,18 @@ def build_completion(answer: SimulatedAnswer) -> JsonObject:
 
 
 def build_message(answer: SimulatedAnswer) -> JsonObject:
-    said: JsonObject = {
+    message: JsonObject = {
         "role": "assistant",
         "content": answer.text("content"),
         "refusal": answer.text("refusal") or None,
     }
-    if not said["content"] and (answer.calls or said["refusal"]):
-        said["content"] = None
+    if not message["content"] and (answer.calls or message["refusal"]):
+        message["content"] = None
     reasoning = answer.text("reasoning")
     if reasoning:
-        said["reasoning_content"] = reasoning
+        message["reasoning_content"] = reasoning
     if answer.calls:
-        said["tool_calls"] = [
+        message["tool_calls"] = [
             {
                 "id": call.id,
                 "type": "function",
@@ -60,7 +60,7 @@ def build_message(answer: SimulatedAnswer) -> JsonObject:
             }
             for index, call in enumerate(answer.calls)
         ]
-    return said
+    return message
 
 
 class ChunkWriter:

@@ -93,12 +93,12 @@ def build_document(body: JsonObject, answer: SimulatedAnswer) -> JsonObject:
         "provider": PROVIDER,
         "answers": {name: each for name, each in answers.items() if each is not None},
     }
-    said = answer.usage
-    if isinstance(said, dict) and "prompt_tokens" in said:
+    usage = answer.usage
+    if isinstance(usage, dict) and "prompt_tokens" in usage:
         # What is no such usage stays as it is.
         counts = {"input_tokens": "prompt_tokens", "output_tokens": "completion_tokens"}
-        said = {ours: said[name] for ours, name in counts.items()}
-    return written if said is None else {**written, "usage": said}
+        usage = {ours: usage[name] for ours, name in counts.items()}
+    return written if usage is None else {**written, "usage": usage}
 
 
 def build_answer(question: JsonObject, verdict: ScriptedVerdict | None) -> Any:

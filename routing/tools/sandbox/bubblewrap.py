@@ -139,11 +139,11 @@ def _trial(program: str) -> list[str]:
     return _sandbox_command(program, [], host_users.find_trial_user(), ["-c", _TRIAL])
 
 
-def _tell(found: Isolation) -> None:
+def _report(found: Isolation) -> None:
     if found.is_none:
         log.warning("No server tool gets a shell: %s", found.reason)
     else:
         log.info("Shells of server tools run inside %s", found.name)
 
 
-_TRIED: Final = Trial(_trial, _tell)
+_TRIED: Final = Trial(_trial, _report)

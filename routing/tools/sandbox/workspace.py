@@ -45,14 +45,14 @@ class ToolWorkspace:
             raise ToolFailed("Not run: another call took all the time")
         try:
             left_s = max(_COMMAND_S_MIN, until - time.monotonic())
-            said = self._send_order(
+            answer = self._send_order(
                 order | ({"time_s": left_s} if "time_s" in order else {}), left_s
             )
         finally:
             self._lock.release()
-        if "error" in said:
-            raise ToolFailed(str(said["error"]))
-        return said
+        if "error" in answer:
+            raise ToolFailed(str(answer["error"]))
+        return answer
 
     def _send_order(self, order: JsonObject, time_s: float) -> JsonObject:
         until = time.monotonic() + time_s + (GRACE_S if self._inside else _START_S)
@@ -64,12 +64,12 @@ class ToolWorkspace:
         try:
             inside = self._ensure_worker()
             inside.send(frame, until)
-            said = pydantic_core.from_json(
+            answer = pydantic_core.from_json(
                 inside.receive(_ANSWER_BYTES_MAX, until), allow_inf_nan=False
             )
-            if not isinstance(said, dict):
+            if not isinstance(answer, dict):
                 raise ValueError("no object")
-            return said
+            return answer
         except (WorkerEnded, WorkerTimeout, ValueError):
             self._end()
             raise ToolFailed(_GONE) from None

@@ -47,7 +47,7 @@ _TEXTS: Final = frozenset(
 )
 _HTML: Final = frozenset({"text/html", "application/xhtml+xml"})
 # Types by which a server says that it does not know.
-_UNTOLD: Final = frozenset({"", "application/octet-stream", "binary/octet-stream"})
+_UNKNOWN: Final = frozenset({"", "application/octet-stream", "binary/octet-stream"})
 _PDF_MARK: Final = b"%PDF-"
 _MARKUP: Final = (b"<!doctype html", b"<html")
 
@@ -150,7 +150,7 @@ def _read_body(reply: Reply) -> bytes:
 
 
 def _is_pdf(kind: str, body: bytes | bytearray) -> bool:
-    return kind == PDF or (kind in _UNTOLD and body.startswith(_PDF_MARK))
+    return kind == PDF or (kind in _UNKNOWN and body.startswith(_PDF_MARK))
 
 
 def _kind(headers: Mapping[str, str]) -> tuple[str, str | None]:
@@ -272,8 +272,8 @@ def _build_result(document: Document, chars_max: int | None, now: datetime) -> R
         content = content[: max(0, len(content) - over)]
     is_cut = document.is_cut or len(content) < len(document.text)
     at = now.isoformat(timespec="seconds")
-    said = {"url": document.url, "title": document.title, "retrieved_at": at}
-    text = json_text(said | {"content": content} | ({"cut": True} if is_cut else {}))
+    fields = {"url": document.url, "title": document.title, "retrieved_at": at}
+    text = json_text(fields | {"content": content} | ({"cut": True} if is_cut else {}))
     return Result(
         text,
         item=_item(document.url, document.title, content, document.status) | {"error": None},

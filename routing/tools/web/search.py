@@ -137,11 +137,11 @@ class WebSearch:
             # Its place in the answer is not known yet.
             cited |= {"start_index": 0, "end_index": 0}
             annotations.append({"type": "url_citation", "url_citation": cited})
-        said: JsonObject = {"query": query, "results": results}
+        content: JsonObject = {"query": query, "results": results}
         if self._prompt:
-            said = {"instructions": self._prompt, **said}
+            content = {"instructions": self._prompt, **content}
         return Result(
-            json_text(said),
+            json_text(content),
             item=_item(query, found),
             block_type=_BLOCK,
             block=blocks,

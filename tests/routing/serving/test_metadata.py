@@ -55,7 +55,7 @@ def test_an_answer_is_told_with_who_was_asked_and_chosen() -> None:
 
 
 def test_a_part_served_of_an_earlier_attempt_is_that_attempts() -> None:
-    call, first = call_to(ALPHA, BETA), failed_at(ALPHA, 200, told_status=502)
+    call, first = call_to(ALPHA, BETA), failed_at(ALPHA, 200, caller_status=502)
     call.attempts += [first, failed_at(BETA, 503)]
     found = describe(call, first)
     assert (found["attempt"], found["summary"]) == (1, "available=2, selected=Alpha")

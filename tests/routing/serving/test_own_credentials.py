@@ -149,7 +149,7 @@ def test_a_refused_credential_is_told_as_the_caller_s_own_and_rests(
 
     rest_credential(attempt, failure, 100.0)
 
-    assert (failure.told_status, failure.error_type) == told
+    assert (failure.caller_status, failure.error_type) == told
     assert (failure.outage, failure.elsewhere) == (False, True)
     assert own_rests.is_resting(own_entry(), ENDPOINT.pk, 99.9 + rest_s)
     assert not own_rests.is_resting(own_entry(), ENDPOINT.pk, 100.0 + rest_s)

@@ -61,7 +61,7 @@ def test_usage_in_the_words_of_chat(usage: Any, told: Any) -> None:
 def test_what_is_no_answer_is_a_failure(body: bytes, status: int) -> None:
     with pytest.raises(UpstreamFailure) as failed:
         DECISIONS.answer(body, "application/json")
-    assert failed.value.told_status == status
+    assert failed.value.caller_status == status
 
 
 NAMES = ("q", "q.more", "0", '"ö"')
@@ -117,11 +117,11 @@ def test_what_is_told_of_a_question_that_is_blamed(
 ) -> None:
     failure = from_status(status, {}, b'{"error": {"message": "question"}}')
     changed = adapt_failure(failure, of_caller=of_caller)
-    assert (changed.told_status, changed.elsewhere) == (told, elsewhere)
+    assert (changed.caller_status, changed.elsewhere) == (told, elsewhere)
     assert (changed.message == "question") == (told in (400, 413))
 
 
 def test_a_refusal_with_a_name_of_its_own_keeps_it() -> None:
     body = b'{"error": {"message": "question", "code": "context_length_exceeded"}}'
     changed = adapt_failure(from_status(400, {}, body), of_caller=False)
-    assert (changed.told_status, changed.error_type) == (400, "context_length_exceeded")
+    assert (changed.caller_status, changed.error_type) == (400, "context_length_exceeded")

@@ -67,7 +67,7 @@ def test_vectors_stand_in_the_order_of_their_inputs() -> None:
 def test_what_is_no_list_of_vectors_is_a_failure(data: list[Any]) -> None:
     with pytest.raises(UpstreamFailure) as caught:
         read(*data)
-    assert caught.value.told_status == 502
+    assert caught.value.caller_status == 502
 
 
 def test_others_get_their_turn_between_many_vectors(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -83,7 +83,7 @@ def test_others_get_their_turn_between_many_vectors(monkeypatch: pytest.MonkeyPa
 def test_an_error_object_with_200_is_one() -> None:
     with pytest.raises(UpstreamFailure) as caught:
         EMBEDDINGS.answer(b'{"error": {"message": "gone", "code": 429}}', "application/json")
-    assert caught.value.told_status == 429
+    assert caught.value.caller_status == 429
 
 
 @pytest.mark.parametrize(
@@ -100,7 +100,7 @@ def test_vectors_fit_what_was_asked(
     data: list[Any], inputs: tuple[int, ...], dimensions: int | None, status: int | None
 ) -> None:
     failure = find_mismatch(read(*data), inputs, {"dimensions": dimensions})
-    assert (failure and failure.told_status) == status
+    assert (failure and failure.caller_status) == status
     if failure is not None:
         # What the model cannot do is asked of no other endpoint, and speaks against none.
         assert is_request_at_fault(failure) == (status == 400) != failure.elsewhere

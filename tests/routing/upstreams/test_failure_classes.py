@@ -88,7 +88,7 @@ def test_a_status_and_the_same_inside_a_200(
 def test_an_empty_account_of_ours_is_not_the_requests_fault() -> None:
     failure = failure_of(400, "Your credit balance is too low to access the API.")
     assert what_next(failure) == SICK
-    assert failure.told_status == 502
+    assert failure.caller_status == 502
     assert "balance" not in failure.message
 
 
@@ -147,14 +147,14 @@ def test_what_the_caller_is_told(
     status: int, code: str | None, told: int, kind: str, own_words: bool
 ) -> None:
     failure = failure_of(status, "It Said So.", code)
-    assert (failure.status, failure.told_status, failure.error_type) == (status, told, kind)
+    assert (failure.status, failure.caller_status, failure.error_type) == (status, told, kind)
     assert failure.message == ("It Said So." if own_words else "Provider returned error")
     assert failure.credential is (code is None and status in (401, 402, 403))
     assert failure.provider_code == code
     if code is None:
         error = {"code": status, "message": "It Said So."}
         inside = from_error_object(error)
-        assert (inside.told_status, inside.error_type) == (told, kind)
+        assert (inside.caller_status, inside.error_type) == (told, kind)
         assert (inside.message, inside.credential) == (failure.message, failure.credential)
         assert inside.raw is not None
         assert (json.loads(inside.raw), inside.provider_code) == (error, str(status))
@@ -170,13 +170,13 @@ def test_what_the_caller_is_told(
 )
 def test_an_error_object_that_names_no_status_is_an_outage(error: Any) -> None:
     failure = from_error_object(error)
-    assert (failure.status, failure.told_status, failure.error_type) == (502, 502, UNAVAILABLE)
+    assert (failure.status, failure.caller_status, failure.error_type) == (502, 502, UNAVAILABLE)
     assert what_next(failure) == SICK
 
 
 def test_a_status_that_is_no_error_is_not_mapped() -> None:
     failure = failure_of(302)
-    assert (failure.told_status, failure.error_type) == (502, "unmapped")
+    assert (failure.caller_status, failure.error_type) == (502, "unmapped")
     assert what_next(failure) == WELL
 
 
@@ -230,7 +230,7 @@ def test_a_connection(kind: type[OutboundError], expected: Next) -> None:
     failure = from_outbound_error(kind("what happened", phase="body"))
     late = kind in (ConnectTimeout, FirstByteTimeout, IdleTimeout)
     assert what_next(failure) == expected
-    assert failure.status == failure.told_status == (524 if late else 502)
+    assert failure.status == failure.caller_status == (524 if late else 502)
     assert failure.error_type == ("timeout" if late else UNAVAILABLE)
     assert failure.raw == "what happened"
 
@@ -239,7 +239,7 @@ def test_a_2xx_that_is_no_answer() -> None:
     assert what_next(malformed_answer("an answer of type 'text/html'")) == WELL
     assert malformed_answer("empty").raw == "empty"
     assert malformed_answer("odd", raw=b"<html>").raw == "<html>"
-    assert (refused_answer().told_status, what_next(refused_answer())) == (403, NO)
+    assert (refused_answer().caller_status, what_next(refused_answer())) == (403, NO)
     odd = from_error_object("odd")
     assert (odd.raw, odd.provider_code, what_next(odd)) == ("odd", None, SICK)
 
@@ -291,7 +291,7 @@ def test_what_a_model_wrote_and_its_provider_refuses_is_told() -> None:
     whole = from_status(400, {}, json.dumps({"error": REFUSED_CALL}).encode())
     streamed = from_error_object({**REFUSED_CALL, "status_code": 400})
     for failure in (whole, streamed):
-        assert (failure.told_status, failure.error_type) == (400, "invalid_request")
+        assert (failure.caller_status, failure.error_type) == (400, "invalid_request")
         assert failure.message == REFUSED_CALL["message"]
         assert (failure.provider_code, failure.failed_generation) == ("tool_use_failed", "Hm.")
         assert failure.elsewhere is False

@@ -150,7 +150,7 @@ class MessageWriter:
         self._body = body
         self._index = -1
         self._open: tuple[str, int] | None = None
-        self._redacted_said = answer.redacted is None
+        self._redacted_text = answer.redacted is None
 
     def opening(self) -> bytes:
         """The message without content, its prompt counted, and a ping."""
@@ -219,9 +219,9 @@ class MessageWriter:
         return signature + write_named_event({"type": "content_block_stop", "index": self._index})
 
     def _write_redacted(self) -> bytes:
-        if self._redacted_said or self._answer.redacted is None:
+        if self._redacted_text or self._answer.redacted is None:
             return b""
-        self._redacted_said = True
+        self._redacted_text = True
         data = seal(self._answer.redacted)
         block = self._block({"type": "redacted_thinking", "data": data})
         return block + write_named_event({"type": "content_block_stop", "index": self._index})

@@ -25,12 +25,12 @@ ECHOED_FIELDS: JsonObject = {
 
 def build_response(body: JsonObject, answer: SimulatedAnswer) -> JsonObject:
     """The finished response. A usage of None is left out."""
-    said = convert_usage(answer.usage)
+    usage = convert_usage(answer.usage)
     return {
         **build_started_response(body, answer),
         **build_ending(answer),
         "output": build_output(body, answer),
-        **({} if said is None else {"usage": said}),
+        **({} if usage is None else {"usage": usage}),
     }
 
 
@@ -112,8 +112,8 @@ def is_summary_visible(body: JsonObject) -> bool:
 
 def build_parts(answer: SimulatedAnswer) -> list[JsonObject]:
     refusal, text = answer.text("refusal"), answer.text("content")
-    said = [{"type": "refusal", "refusal": refusal}] if refusal else []
-    return [*said, build_text_part(text)] if text else said
+    parts = [{"type": "refusal", "refusal": refusal}] if refusal else []
+    return [*parts, build_text_part(text)] if text else parts
 
 
 def build_text_part(text: str) -> JsonObject:
@@ -144,21 +144,21 @@ def build_function_call(
     }
 
 
-def convert_usage(said: object) -> Any:
+def convert_usage(usage: object) -> Any:
     """The chat format's usage in this format's words. What is no such usage stays as it is."""
-    if not isinstance(said, dict) or "prompt_tokens" not in said:
-        return said
-    details = said.get("prompt_tokens_details") or {}
-    thought = (said.get("completion_tokens_details") or {}).get("reasoning_tokens", 0)
+    if not isinstance(usage, dict) or "prompt_tokens" not in usage:
+        return usage
+    details = usage.get("prompt_tokens_details") or {}
+    thought = (usage.get("completion_tokens_details") or {}).get("reasoning_tokens", 0)
     read = {"cached_tokens": details.get("cached_tokens", 0)}
     if "cache_write_tokens" in details:
         read["cache_write_tokens"] = details["cache_write_tokens"]
     return {
-        "input_tokens": said["prompt_tokens"],
+        "input_tokens": usage["prompt_tokens"],
         "input_tokens_details": read,
-        "output_tokens": said.get("completion_tokens"),
+        "output_tokens": usage.get("completion_tokens"),
         "output_tokens_details": {"reasoning_tokens": thought},
-        "total_tokens": said.get("total_tokens"),
+        "total_tokens": usage.get("total_tokens"),
     }
 
 
@@ -182,7 +182,7 @@ class ResponseWriter:
         self._items: list[JsonObject] = []
         self._open: tuple[str, int] | None = None
         self._parts: list[JsonObject] = []
-        self._said: list[str] = []
+        self._fragments: list[str] = []
 
     def opening(self) -> bytes:
         response = build_started_response(self._body, self._answer)
@@ -202,7 +202,7 @@ class ResponseWriter:
         started = b"" if piece.kind == "reasoning" else self._unseen()
         if self._open != (kind, piece.call):
             started += self._start(kind, piece.call)
-        self._said.append(piece.text)
+        self._fragments.append(piece.text)
         if kind == "hidden":
             return started
         return started + self._event(f"{GROWING[kind][0]}.delta", delta=piece.text, **self._place())
@@ -210,12 +210,12 @@ class ResponseWriter:
     def closing(self) -> list[bytes]:
         """The end of the open item, and the event that says how it all ended."""
         stop = self._stop() + self._unseen()
-        said = convert_usage(self._answer.usage)
+        usage = convert_usage(self._answer.usage)
         response = {
             **build_started_response(self._body, self._answer),
             **build_ending(self._answer),
             "output": self._items,
-            "usage": said,
+            "usage": usage,
         }
         last = self._event(f"response.{response['status']}", response=response)
         return [stop, last] if stop else [last]
@@ -229,9 +229,9 @@ class ResponseWriter:
             return b""
         return self._start("hidden", 0) + self._stop()
 
-    def _event(self, kind: str, **said: object) -> bytes:
+    def _event(self, kind: str, **fields: object) -> bytes:
         self._n += 1
-        return write_event(kind, {"type": kind, "sequence_number": self._n, **said})
+        return write_event(kind, {"type": kind, "sequence_number": self._n, **fields})
 
     def _place(self) -> JsonObject:
         """Where the open part stands."""
@@ -249,7 +249,7 @@ class ResponseWriter:
         in_message = self._open is not None and {self._open[0], kind} == {"refusal", "content"}
         before = self._end_part() if in_message else self._stop()
         self._open = (kind, call)
-        self._said = []
+        self._fragments = []
         if not in_message:
             item = self._item("in_progress")
             before += self._event(
@@ -272,14 +272,14 @@ class ResponseWriter:
 
     def _part(self) -> JsonObject:
         assert self._open is not None
-        text = "".join(self._said)
+        text = "".join(self._fragments)
         if self._open[0] == "refusal":
             return {"type": "refusal", "refusal": text}
         return build_text_part(text)
 
     def _end_part(self) -> bytes:
         assert self._open is not None
-        kind, text = self._open[0], "".join(self._said)
+        kind, text = self._open[0], "".join(self._fragments)
         if kind == "hidden":
             return b""
         family, name = GROWING[kind]
@@ -303,7 +303,7 @@ class ResponseWriter:
         item = self._item("completed")
         done = self._event("response.output_item.done", output_index=len(self._items), item=item)
         self._items.append(item)
-        self._open, self._parts, self._said = None, [], []
+        self._open, self._parts, self._fragments = None, [], []
         return ended + done
 
     def _item(self, status: str) -> JsonObject:
@@ -312,7 +312,7 @@ class ResponseWriter:
         kind, call = self._open
         finished = status == "completed"
         if kind == "tool":
-            arguments = "".join(self._said) if finished else ""
+            arguments = "".join(self._fragments) if finished else ""
             return build_function_call(self._answer, call, arguments, status)
         if kind in ("content", "refusal"):
             return build_message(self._answer, list(self._parts) if finished else [], status)

@@ -164,7 +164,7 @@ TOO_LONG = "context_length_exceeded"
 def test_failures_inside_a_200(fields: dict[str, Any], status: int, error_type: str) -> None:
     read = answer(message(text_part("part")), **fields)
     failure = from_error_object(read.error)
-    assert (failure.told_status, failure.error_type) == (status, error_type)
+    assert (failure.caller_status, failure.error_type) == (status, error_type)
     assert read.message["content"] == "part"
 
 
@@ -172,4 +172,4 @@ def test_an_error_instead_of_an_answer() -> None:
     body = {"error": {"code": None, "type": "rate_limit_error", "message": "slower"}}
     with pytest.raises(UpstreamFailure) as caught:
         RESPONSES.answer(orjson.dumps(body), JSON)
-    assert caught.value.told_status == 429
+    assert caught.value.caller_status == 429

@@ -234,14 +234,14 @@ FAILED = {"code": "rate_limit_exceeded", "message": "slower"}
 def test_failures(event: dict[str, Any]) -> None:
     (read_event,) = read(event)
     failure = from_error_object(read_event.error)
-    assert (failure.told_status, failure.error_type) == (429, "rate_limit_exceeded")
+    assert (failure.caller_status, failure.error_type) == (429, "rate_limit_exceeded")
 
 
 @pytest.mark.parametrize("kind", ["failed", "cancelled"])
 def test_a_failure_without_a_word(kind: str) -> None:
     reader = RESPONSES.reader()
     (event,) = reader.events(orjson.dumps({"type": f"response.{kind}", "response": None}))
-    assert from_error_object(event.error).told_status == 502
+    assert from_error_object(event.error).caller_status == 502
     assert reader.ended
 
 
