@@ -223,7 +223,7 @@ def _read_key(request: HttpRequest, *, by_api_key_header: bool) -> str:
 def authenticate_credential(
     request: HttpRequest, credential: str
 ) -> tuple[Caller, KnownToken | None]:
-    """Whoever a key or a token from a request's body stands for, and what is known of the token.
+    """The caller behind a key or a token from a request's body, and what is known of the token.
     Raises what `authenticate` raises."""
     try:
         caller = _find_caller(request, credential)

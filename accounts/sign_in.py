@@ -1,7 +1,8 @@
 """Password guesses are bounded, by the database alone and over all web processes.
 
-Each try is counted before the password is looked at, so that tries at once are counted too. Who has
-tried too often waits twice as long each time, and reads what everybody with a wrong password reads.
+Each try is counted before the password is looked at, so that tries at once are counted too. A user
+who has tried too often waits twice as long each time, and reads what everybody with a wrong
+password reads.
 """
 
 import logging
@@ -156,7 +157,7 @@ def _let_fade(row: SignInAttempts, bound: AttemptBound, now: datetime) -> None:
 
 @receiver(user_logged_in)
 def forget_tries(sender: object, request: HttpRequest | None, user: User, **_: object) -> None:
-    """Who is in has not guessed; and tries of yesterday are forgotten."""
+    """A user who is in has not guessed; and tries of yesterday are forgotten."""
     if request is None:
         return
     forgive_tries(request, user)
@@ -168,8 +169,8 @@ def forgive_tries(request: HttpRequest, user: User, *, is_inside: bool = False) 
     """Forget the tries of a person who has just proved to be that person; `is_inside`, by the
     password again.
 
-    Of an address only this try is: somebody there may guess while a colleague signs in. Who came
-    by no password has taken none.
+    Of an address only this try is: somebody there may guess while a colleague signs in. A sign-in
+    without a password has taken none.
     """
     name = user.get_username()
     known_as = find_sign_in(request, name)

@@ -2,8 +2,8 @@
 
 A link holds a token of the state of the person's row: using it changes `last_login`, which ends
 every link that was made before. So does a change of the person's roles or address, and that an
-organization begins to have its people sign in at its provider. Whoever has a second factor is asked
-for it all the same.
+organization begins to have its people sign in at its provider. A person who has a second factor is
+asked for it all the same.
 """
 
 import logging

@@ -31,7 +31,7 @@ T = TypeVar("T")
 
 CONNECTIONS_MAX: Final = 64
 # The first may be one dead connection of the pool, or our own event loop that was held. A wait that
-# ended on time is enough: whoever asks next would wait as long, and so would the same request.
+# ended on time is enough: the next caller would wait as long, and so would the same request.
 FAILURES_MAX: Final = 2
 _ON_TIME: Final = 1.5
 # Longer than the pause between two knocks of a web process, so that no request has to find out.

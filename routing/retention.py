@@ -50,7 +50,7 @@ def forget_expired(now: datetime, *, work_s: float = _WORK_S) -> int:
     if not settings.GENERATION_DAYS:
         return 0
     with transaction.atomic():
-        # Whoever sums up hours waits for it, and sees the mark.
+        # The roll-up of hours waits for it, and sees the mark.
         rolled = UsageRolled.objects.select_for_update().filter(pk=1).first()
         calls = CallsCounted.objects.filter(pk=1).first()
         if rolled is None or calls is None:

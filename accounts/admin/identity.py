@@ -193,7 +193,7 @@ class WorkloadAdmin(PageAdmin):
 
 @admin.register(ScimUser)
 class ScimUserAdmin(ReadOnlyAdmin):
-    """Who is not active has lost membership and keys."""
+    """People who are not active have lost membership and keys."""
 
     list_display = ("user_name", "account", "active", "external_id", "updated_at")
     list_filter = ("active",)
@@ -204,7 +204,9 @@ class ScimUserAdmin(ReadOnlyAdmin):
 
 @admin.register(DeletedScimUser)
 class DeletedScimUserAdmin(RecordedMixin, ReadOnlyAdmin):
-    """Whom a directory deleted, and no provider brings back. Who is deleted here may come again."""
+    """People whom a directory deleted, and no provider brings back. A person who is deleted here
+    may come again.
+    """
 
     object_type = "deleted_scim_user"
     facts = ("user_id", "user_name", "external_id")

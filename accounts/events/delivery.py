@@ -1,8 +1,8 @@
 """Bringing events to channels, and letting both leave after EVENT_DAYS.
 
 The rows are the truth: an event without `channels_found_at` waits for its deliveries, and one of
-these is due from its `next_try_at` on. Whoever sends it takes its lease first; where a worker dies,
-the lease ends and another one sends it. So a receiver may get a message twice, with the same id.
+these is due from its `next_try_at` on. The sender takes its lease first; where a worker dies, the
+lease ends and another one sends it. So a receiver may get a message twice, with the same id.
 
 A receiver may answer late or never. So one channel has one message under way at most, and one
 account two: nobody's receivers take all who send.

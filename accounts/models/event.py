@@ -112,7 +112,7 @@ class Channel(models.Model):
 
 
 class Delivery(models.Model):
-    """One event for one channel. The row is the truth: whoever sends it holds its lease meanwhile.
+    """One event for one channel. The row is the truth: its sender holds its lease meanwhile.
 
     It is tried from `next_try_at` on, until `retry_until`; then it stays as failed.
     """

@@ -164,7 +164,7 @@ class GuardrailKey(_Assignment):
 
 class GuardrailMember(_Assignment):
     """The guardrail of a member of the account, one at most: it governs the keys that the member
-    created, beside their own. Who leaves the account leaves it too."""
+    created, beside their own. A user who leaves the account leaves it too."""
 
     guardrail = models.ForeignKey(
         Guardrail, on_delete=models.CASCADE, related_name="member_assignments"

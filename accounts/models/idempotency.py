@@ -12,11 +12,11 @@ from accounts.models.key import ApiKey
 class RepeatableRequest(models.Model):
     """A POST that came with an `Idempotency-Key`: under way until `finished_at`, then answered.
 
-    `id` is made of the key that called, the path and the header, which is not kept itself. Whoever
-    carries it out owns `lease_id`, and every later write names it; past `lease_until` nobody does.
-    `generation_id` is what an inference request is charged under, `made` what a management request
-    made. `sealed_answer` is the body, encrypted for this row, until `answer_until`; null where the
-    body is not to be kept.
+    `id` is made of the key that called, the path and the header, which is not kept itself. The
+    request that carries it out owns `lease_id`, and every later write names it; past `lease_until`
+    nobody does. `generation_id` is what an inference request is charged under, `made` what a
+    management request made. `sealed_answer` is the body, encrypted for this row, until
+    `answer_until`; null where the body is not to be kept.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)

@@ -102,7 +102,7 @@ class SecondFactorAdapter(DefaultMFAAdapter):
         return unseal(encrypted_text, purpose=_PURPOSE, row=_ROW)
 
     def can_delete_authenticator(self, authenticator: Any) -> bool:
-        """Who needs a second factor keeps the last one."""
+        """A user who needs a second factor keeps the last one."""
         if not needs_second_factor(authenticator.user):
             return True
         factors = list_factors(authenticator.user)
@@ -116,8 +116,8 @@ def needs_second_factor(user: Any) -> bool:
 
 
 def lacks_second_factor(request: HttpRequest, user: Any) -> bool:
-    """Whether pages stay closed in this session. Whom an identity provider let in used its factors,
-    but no operator did."""
+    """Whether pages stay closed in this session. People whom an identity provider let in used its
+    factors, but no operator did."""
     if not needs_second_factor(user):
         return False
     methods = {step["method"] for step in get_authentication_records(request, user)}
@@ -134,9 +134,9 @@ def list_factors(user: Any) -> list[Any]:
 
 
 def may_have_password(user: Any) -> bool:
-    """Whether the person may choose a password. Whom a provider lets in may not: the password
-    would still work once the provider refuses them. An operator keeps one for the day on which the
-    provider is away."""
+    """Whether the person may choose a password. People whom a provider lets in may not: the
+    password would still work once the provider refuses them. An operator keeps one for the day on
+    which the provider is away."""
     if user.is_staff:
         return True
     if list_forced_providers(user.username, user.email):

@@ -60,7 +60,7 @@ def admit(identity: Identity) -> User:
             user = _recognize(identity, given) or user
         refusal = None
         try:
-            # Who is refused has got nothing.
+            # A person who is refused has got nothing.
             with transaction.atomic():
                 user = _join_all(accounts, given, identity, user)
         except SignInRefused as error:
@@ -110,7 +110,7 @@ def _find_user(identity: Identity) -> User | None:
 
 def _is_gone(user: User) -> bool:
     """Whether the person is nobody here any more: all directories deleted them, and they are in no
-    account. Whom a directory brings anew is somebody else, who has the same identity."""
+    account. A person whom a directory brings anew is somebody else, who has the same identity."""
     return not (user.is_staff or user.scim_users.exists() or user.memberships.exists())
 
 

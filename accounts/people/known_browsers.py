@@ -27,7 +27,9 @@ _MARK_CHARS: Final = 16
 
 
 def list_known_names(request: HttpRequest) -> dict[str, tuple[float, str]]:
-    """Who signed in there, in small letters; until when that counts, and a mark of the password."""
+    """The names of those who signed in there, in small letters; until when that counts, and a mark
+    of the password.
+    """
     sealed = request.COOKIES.get(_build_cookie_name(), "")
     try:
         kept = json.loads(unseal(sealed, purpose=_PURPOSE, row=_ROW))

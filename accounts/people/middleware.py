@@ -185,7 +185,7 @@ def count_new_factor(
 
 class PageSecondFactor:
     """Makes people use a second factor before any other page, where they need one and have used
-    none in this session. Who has none sets the first one up.
+    none in this session. A person who has none sets the first one up.
 
     That there is a factor says nothing of a session that began before it: somebody else's, who
     knows the password.

@@ -169,8 +169,8 @@ def _shorten(state: str) -> str:
 def complete(
     request: HttpRequest, provider: OidcProvider, kept: JsonObject, *, back_to: str
 ) -> Identity:
-    """Who came back from the provider to what `read_begun` gave. Raises `SignInRefused`, and
-    `IssuerSilent` where the provider does not answer."""
+    """The person who came back from the provider to what `read_begun` gave. Raises `SignInRefused`,
+    and `IssuerSilent` where the provider does not answer."""
     if time.time() - kept["at"] > _LIFETIME_S:
         raise SignInRefused("it was begun too long ago")
     if "code" not in request.GET:

@@ -314,8 +314,8 @@ def _find_owned(
 def _check_users(
     own: Mapping[str, int], users: Sequence[str], earlier: Collection[str] = ()
 ) -> None:
-    """Raises `SchemaInvalid` for ids of who is no member of the account. Who has left since may
-    stay named."""
+    """Raises `SchemaInvalid` for ids of who is no member of the account. A user who has left since
+    may stay named."""
     text = "Invalid input: no member of this account"
     unknown = [at for at, user in enumerate(users) if user not in own and user not in earlier]
     if unknown:

@@ -42,7 +42,8 @@ def disable_keys(places: Iterable[Place], by: Actor) -> None:
     if wanted == Q(pk__in=[]):
         return
     set_disabled(keys=ApiKey.objects.filter(wanted, disabled=False), disabled=True, by=by)
-    # Whoever exchanges one holds it and waits for the account, to ask then what the creator may.
+    # A request that exchanges one holds it and waits for the account, to ask then what the creator
+    # may.
     codes = AuthorizationCode.objects.filter(wanted, used_at=None)
     open_codes = codes.select_for_update(skip_locked=True, no_key=True).values_list("pk", flat=True)
     AuthorizationCode.objects.filter(pk__in=list(open_codes)).update(used_at=datetime.now(UTC))

@@ -1,6 +1,7 @@
 """Keys that members make: what their workspace gives these, and allows them at most.
 
-Who decides over keys of others there, such as its leads, admins and operators, is held to nothing.
+People who decide over keys of others there, such as its leads, admins and operators, are held to
+nothing.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,6 +1,6 @@
 """Requests that are to happen once, however often they are sent with one `Idempotency-Key`.
 
-The row is the truth, in every process. Whoever inserts it carries the request out and owns its
+The row is the truth, in every process. The request that inserts it is carried out and owns its
 lease. The others get the answer, or have to wait. Only good answers are remembered: after a refusal
 the row goes, and the next one begins anew.
 

@@ -74,8 +74,8 @@ class ScimViewSet(LeanViewSet):
     schema = None
 
     def open(self, request: HttpRequest) -> Caller:
-        """Whoever asks, and the connector's URL in `self.root`. A personal account has no
-        directory. Raises what `authenticate_management` raises, and `NotFound`."""
+        """The caller, and the connector's URL in `self.root`. A personal account has no directory.
+        Raises what `authenticate_management` raises, and `NotFound`."""
         caller = authenticate_management(request)
         self.root = f"{request.scheme}://{request.META.get('HTTP_HOST', '')}{_ROOT}"
         return caller

@@ -172,7 +172,8 @@ def may_change_guardrail(guardrail: Guardrail, scope: Scope) -> bool:
 
 def _list_others_guardrails(scope: Scope, led: Sequence[Workspace]) -> QuerySet[Guardrail]:
     """Those of the account that govern more than these workspaces: what stands elsewhere, holds
-    members, who have keys anywhere, or holds keys of elsewhere. Who rules the account has none."""
+    members, who have keys anywhere, or holds keys of elsewhere. People who rule the account have
+    none."""
     if scope.rules_account:
         return Guardrail.objects.none()
     keys = GuardrailKey.objects.filter(api_key__deleted_at__isnull=True)
@@ -215,8 +216,8 @@ def find_assignable(guardrail: Guardrail, scope: Scope) -> Assignable:
 
 
 def list_assignments(guardrail: Guardrail, scope: Scope, text: str = "") -> Assignments:
-    """Those whose name contains the text. Who does not rule the account also sees the members that
-    it governs."""
+    """Those whose name contains the text. People who do not rule the account also see the members
+    that it governs."""
     keys = find_assignable(guardrail, scope).keys.filter(name__icontains=text)
     people = Membership.objects.filter(account=scope.account, user__username__icontains=text)
     own_keys, other_keys = _split_assigned(keys.only("name", "hash"), guardrail, "name")

@@ -136,7 +136,7 @@ def filter_interns(scope: Scope, rows: QuerySet[Intern]) -> QuerySet[Intern]:
 
 
 def select_interns(scope: Scope, text: str = "", status: str = "") -> QuerySet[Intern]:
-    """The view's interns whose name has the text. Whoever may have a key in a workspace sees its
+    """The view's interns whose name has the text. People who may have a key in a workspace see its
     interns, as in the API."""
     rows = Intern.objects.filter(workspace__in=list_workspaces_for_keys(scope))
     if text:

@@ -115,7 +115,7 @@ def list_models(account: Account, wanted: Mapping[str, str]) -> list[ModelRow]:
 
 
 def list_providers_of_models(account: Account) -> list[tuple[str, str]]:
-    """Who serves the account's models, as slugs and names."""
+    """The providers of the account's models, as slugs and names."""
     providers = {
         endpoint.provider.slug: endpoint.provider.name
         for model in list_permitted_models(account)

@@ -30,7 +30,7 @@ from routing.presets.services import change_preset
 
 PAGE_ROWS: Final = 50
 VERSIONS_MAX: Final = 100
-# Who uses a preset is counted over this many of its newest requests.
+# The users of a preset are counted over this many of its newest requests.
 USES_MAX: Final = 2_000
 NEWEST_FIRST: Final = "-changed"
 _ORDERS: Final[Mapping[str, tuple[str, ...]]] = {
@@ -179,7 +179,7 @@ def find_preset(seen: Scope, preset_id: UUID) -> Preset:
 
 
 def _select(scope: Scope) -> QuerySet[Preset]:
-    """Whoever may have a key in a workspace may use and change its presets, as in the API."""
+    """People who may have a key in a workspace may use and change its presets, as in the API."""
     rows = Preset.objects.filter(workspace__in=list_workspaces_for_keys(scope))
     return rows.select_related("workspace", "creator", "designated_version__creator")
 

@@ -51,7 +51,9 @@ def go_to_provider(request: HttpRequest, provider_id: str) -> HttpResponseBase:
 @require_safe
 @never_cache
 def come_back(request: HttpRequest, provider_id: str) -> HttpResponseBase:
-    """Whom the provider names comes in, by a second factor where the person has one here."""
+    """The person whom the provider names comes in, by a second factor where the person has one
+    here.
+    """
     answer = _look_at_answer(request, _find(provider_id))
     forget_begun(request, answer)
     return answer

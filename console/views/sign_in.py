@@ -120,7 +120,7 @@ def confirm_own_address(request: HttpRequest, token: str) -> HttpResponse:
 
 @require_POST
 def sign_out(request: HttpRequest) -> HttpResponse:
-    """Out of here; whoever came by a provider is offered to sign out there too."""
+    """Out of here; a person who came by a provider is offered to sign out there too."""
     elsewhere = build_sign_out_url(request, back_to=request.build_absolute_uri("/"))
     if request.user.is_authenticated:
         end_playground_keys(request, datetime.now(UTC))

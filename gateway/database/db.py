@@ -27,7 +27,7 @@ DATABASE_GONE: Final = (OperationalError, InterfaceError, InternalError)
 
 
 class Lane(Enum):
-    """Who waits for whom: work of one lane queues up behind its own kind only."""
+    """Which work waits for which: work of one lane queues up behind its own kind only."""
 
     READ = "read"
     OPERATOR = "operator"

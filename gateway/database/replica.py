@@ -43,7 +43,7 @@ def reading_connection() -> Iterator[BaseDatabaseWrapper]:
     try:
         yield connections[alias]
     except (*DATABASE_GONE, Timeout) as error:
-        # Who asked for too much says nothing of the replica.
+        # A query that asked for too much says nothing of the replica.
         if alias == REPLICA and not isinstance(error.__cause__, QueryCanceled):
             _note_failure(error)
         raise

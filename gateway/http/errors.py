@@ -152,8 +152,8 @@ class DatabaseGone(Unavailable):
 def forget_origin(error: BaseException) -> None:
     """Keep what an exception says, not where it was raised, nor what it was raised from.
 
-    Its traceback holds every frame it passed, and these hold the call and its prompt. Whoever keeps
-    the exception in sight would keep all of it until the next garbage collection.
+    Its traceback holds every frame it passed, and these hold the call and its prompt. Code that
+    keeps the exception in sight would keep all of it until the next garbage collection.
     """
     origins = (error.__cause__, error.__context__)
     error.__traceback__ = error.__cause__ = error.__context__ = None

@@ -1,4 +1,4 @@
-"""Who sees to it that a POST with an `Idempotency-Key` is carried out once.
+"""The port by which a POST with an `Idempotency-Key` is carried out once.
 
 It takes callers, whom only the app above knows, so that app says at start-up how it is done.
 """

@@ -98,7 +98,7 @@ _Workspaces = _Turns[deque[Waiting]]
 
 @dataclass(slots=True)
 class _Lane:
-    """Who waits for one scope."""
+    """The requests that wait for one scope."""
 
     accounts: _Turns[_Workspaces] = field(default_factory=_Turns)
 
@@ -197,8 +197,8 @@ class FairQueue:
 
     def leave(self, waiting: Waiting, *, served: Set[str] | None = None) -> None:
         """Give up the place. With `served`, the scopes of what it got, it uses its turn in those
-        where it waits. Where it waits for none of them, it uses its turn where it is next. Who is
-        next looks at once. Told twice, it counts once."""
+        where it waits. Where it waits for none of them, it uses its turn where it is next. The next
+        request looks at once. Told twice, it counts once."""
         if not waiting.is_counted:
             return
         used = frozenset[str]() if served is None else waiting.scopes & served
@@ -230,9 +230,9 @@ class FairQueue:
         return any(lane is not None and lane.find_next() is waiting for lane in lanes)
 
     def find_overtaken(self, bounds: Sequence[Bound], waiting: Waiting | None) -> Bound | None:
-        """The first of the bounds where somebody else is next; None where a place may be taken. Who
-        is next at one of them may take all. Otherwise two that are next at one each, and need both,
-        would wait for each other."""
+        """The first of the bounds where somebody else is next; None where a place may be taken. A
+        request that is next at one of them may take all. Otherwise two that are next at one each,
+        and need both, would wait for each other."""
         queued = [bound for bound in bounds if bound.scope in self._lanes]
         if any(self._lanes[bound.scope].find_next() is waiting for bound in queued):
             return None

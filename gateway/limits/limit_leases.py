@@ -1,7 +1,7 @@
 """Room under a limit that one process holds for a moment, so that a busy key pays for a round trip
 only now and then.
 
-Whoever asks the store may get room for more of the same. It counts as used at once, so all
+A process that asks the store may get room for more of the same. It counts as used at once, so all
 processes together still never exceed a limit. It is given only where it is small beside what is
 left of the limit. What was not needed of it goes back after `LEASE_S`.
 """
@@ -11,7 +11,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-# Whoever needs more of a limit than it has left, while others hold this, is refused for this long.
+# A process that needs more of a limit than it has left, while others hold this, is refused for this
+# long.
 LEASE_S: Final = 0.25
 # At most this many requests' worth, each of them a small share of what is left, or none at all.
 REQUESTS_MAX: Final = 256

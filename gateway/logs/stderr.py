@@ -13,7 +13,7 @@ _STDERR: Final = 2
 
 
 def write_lines(data: bytes) -> None:
-    """Write whole lines to stderr in a native thread: whoever reads a pipe may be slow.
+    """Write whole lines to stderr in a native thread: the reader of a pipe may be slow.
 
     A file gets them in one write. Several processes share a pipe, so it gets as many lines at once
     as it never mixes with those of others.

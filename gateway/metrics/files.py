@@ -1,8 +1,8 @@
 """The files that metrics of all processes stand in, below `GATEWAY_HOME/run/metrics`.
 
-Each process writes numbers into files of its own, which it maps into memory; whoever answers a
-scrape reads those of all. What a dead process counted is added to a file of the dead, or totals
-would fall with every worker that goes.
+Each process writes numbers into files of its own, which it maps into memory. The process that
+answers a scrape reads those of all. What a dead process counted is added to a file of the dead, or
+totals would fall with every worker that goes.
 """
 
 import fcntl

@@ -196,7 +196,7 @@ def bound_sandbox(
 
     `limits` are the shell's: letters of `ulimit` with their amounts, in its own units. `whole` are
     those of all processes together, set where the machine lets us. The filter is open for
-    bubblewrap as file 9. Whoever starts it puts numbers of pipes in the places of `INFO`, which
+    bubblewrap as file 9. The starter puts numbers of pipes in the places of `INFO`, which
     `first_process` reads, and `LIFE`.
     """
     bounds = [word for letter, most in (limits or {}).items() for word in (f"-{letter}", str(most))]

@@ -26,7 +26,7 @@ from opentelemetry.trace import SpanContext
 _ATTRIBUTES_KEPT: Final = 4_096
 # Longer ones are prompts and answers.
 _CHARS_KEPT: Final = 256
-# Who reads them learns whether the parent is of another process.
+# Readers learn whether the parent is of another process.
 _HAS_REMOTE, _IS_REMOTE = 0x100, 0x200
 
 

@@ -37,7 +37,7 @@ def call_on_loss(note: Callable[[int], None]) -> None:
 
 
 def stop_sender(within_s: float) -> None:
-    """Send what is queued, for at most that long. Who asks later gets another sender."""
+    """Send what is queued, for at most that long. A later caller gets another sender."""
     global _sender, _owner
     sender, _sender = _sender, None
     if sender is not None and _owner == os.getpid():

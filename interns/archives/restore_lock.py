@@ -29,7 +29,8 @@ def hold_restore(intern_id: UUID) -> Iterator[None]:
 def refuse_restore(intern_id: UUID) -> None:
     """Raises `ArchiveFailed` while a restore is under way.
 
-    Whoever holds the intern need not ask again: a restore begins on interns at rest alone.
+    The operation that holds the intern need not ask again: a restore begins on interns at rest
+    alone.
     """
     try:
         with _lock_path(intern_id).open("rb") as file:

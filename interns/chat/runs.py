@@ -1,7 +1,7 @@
 """The rows of turns: who talks to an intern now, and what it waits for.
 
-The rows are the truth. At most one run of an intern is open, which the database sees to. Whoever
-streams it has its lease, named by `lease_id`; later steps change nothing for who lost it. All of
+The rows are the truth. At most one run of an intern is open, which the database sees to. The stream
+has its lease, named by `lease_id`; later steps change nothing for a stream that lost it. All of
 this is short work inside one transaction each, with nothing waited for.
 """
 

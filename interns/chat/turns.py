@@ -38,7 +38,7 @@ _QUESTION_GRACE_S = 10.0
 
 
 class TurnRequest:
-    """Who asks which intern. `acting` names whom turns are counted for, `by` is their number."""
+    """The caller and the intern. Turns are counted for `acting`, and `by` is their number."""
 
     def __init__(
         self,

@@ -152,7 +152,9 @@ def _end(
     failure: str | None = None,
     resumes: bool = False,
 ) -> bool:
-    """Move the row as it was read, and end what it held: whoever had its lease writes no more."""
+    """Move the row as it was read, and end what it held: the former holder of its lease writes no
+    more.
+    """
     as_read = Intern.objects.filter(
         pk=intern.pk,
         status=intern.status,

@@ -111,7 +111,7 @@ class _BootAttempt:
         except (LeaseLost, DatabaseError, InterfaceError):
             raise
         except RuntimeStopped:
-            # Who stops a gateway twice during a boot is no reason to give the intern up.
+            # A gateway that is stopped twice during a boot is no reason to give the intern up.
             log.warning("Provisioning intern %s: its runtime was told to end", self._intern.pk)
             leases.hand_back(self._lease)
         except BootFailed as failure:

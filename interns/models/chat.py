@@ -33,7 +33,7 @@ class ChatSession(models.Model):
 class ChatRun(models.Model):
     """One turn, from the prompt to its end. At most one of an intern is open.
 
-    Whoever streams it renews the lease; a `waiting` one has none, its question has a deadline.
+    The stream renews the lease; a `waiting` one has none, its question has a deadline.
     `ended_because` is a reason of the API, such as `run_ended`, "" for a turn that ended well.
     """
 

@@ -42,7 +42,7 @@ class LeaseKind(models.TextChoices):
 class Intern(models.Model):
     """One intern. The row is the truth; messages and runtimes follow it.
 
-    `lease_id` is the fencing token of the operation that holds the intern: whoever writes for an
+    `lease_id` is the fencing token of the operation that holds the intern: each write for an
     operation names it. It changes when a worker picks the operation up and when the reaper hands it
     on. `operation_id` does not change: it names the operation, and the runtime which that boots. A
     settled intern has neither, but for `running` while it is being suspended. `progress_step`

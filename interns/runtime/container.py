@@ -179,7 +179,7 @@ class ContainerDriver(AgentClient):
         supervisor = find_supervisor(intern_id)
         if supervisor is None or (boot_id is not None and supervisor.boot_id != boot_id):
             return report_exit(intern_id, supervisor, "the runtime's keeper is gone")
-        # Who answers runs, whatever the engine says or does not say.
+        # A container that answers runs, whatever the engine says or does not say.
         health = ask_health(supervisor.access(), str(supervisor.boot_id), wait_s=wait_s)
         if health.ok:
             return health

@@ -41,7 +41,7 @@ WAKE_S = 5.0
 # sockaddr_un has room for 108 bytes on Linux and 104 on macOS.
 SOCKET_PATH_MAX = 100
 SOCKETS_PREFIX = "gateway-intern-"
-# Whoever sweeps has perhaps another `TMPDIR` than the supervisor had.
+# The sweeper has perhaps another `TMPDIR` than the supervisor had.
 SHORT = Path("/tmp")  # noqa: S108 - Only folders of our own, for nobody else.
 # What a container is given: the way to the gateway, and where its agent listens.
 DOOR, INSIDE = "door", "inside"
@@ -71,7 +71,7 @@ class AgentSupervisor:
         signal.signal(signal.SIGCHLD, lambda number, frame: self._woken.set())
         self._lock = (self._folder / "lock").open("a+", encoding="utf-8")
         fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        # Whoever meets the lock can tell whose it is before there is anything else to read.
+        # A process that meets the lock can find its owner before there is anything else to read.
         self._lock.truncate(0)
         json.dump(_describe_self(), self._lock)
         self._lock.flush()

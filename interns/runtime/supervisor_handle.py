@@ -124,7 +124,7 @@ def _find_lock_holder(intern_id: UUID) -> ProcessIdentity | None:
         return None
     except BlockingIOError:
         deadline = time.monotonic() + LOCK_S
-    # Whoever has just taken it writes into it next.
+    # A process that has just taken it writes into it next.
     while time.monotonic() < deadline:
         with suppress(OSError, ValueError, KeyError):
             facts = json.loads(file.read_bytes())
@@ -236,7 +236,7 @@ def report_exit(intern_id: UUID, supervisor: SupervisorHandle | None, detail: st
     end = _read_end(intern_id) if supervisor is None else {}
     was_stopped = end.get("was_asked") is True
     if supervisor is None and "was_asked" not in end:
-        # Who was killed together with the gateway that it may not outlive had no time to say so.
+        # A supervisor that was killed together with its gateway had no time to say so.
         with suppress(OSError, ValueError, KeyError, TypeError):
             path = disk.intern_folder(intern_id) / "run" / "runtime.json"
             gateway = json.loads(path.read_bytes())["gateway"]

@@ -2,8 +2,8 @@
 
 Both ends prove that they have the gateway's secret. The caller signs method, path, body, the
 machine that it means and the time; the other end signs what the answer is to. The way itself is
-kept from readers by TLS, or by a network of the machines' own. Who reads along there can repeat no
-request: each is answered once.
+kept from readers by TLS, or by a network of the machines' own. Somebody who reads along there can
+repeat no request: each is answered once.
 """
 
 import hashlib

@@ -29,7 +29,7 @@ def create_intern_vault(intern: Intern, *, at: datetime | None = None) -> Vault:
 
 
 def delete_intern_vault(intern_id: UUID) -> None:
-    """Remove the private vault with all that is in it. Whoever borrows it keeps its id."""
+    """Remove the private vault with all that is in it. An intern that borrows it keeps its id."""
     with transaction.atomic():
         for vault in Vault.objects.select_for_update().filter(intern=intern_id):
             VaultSecret.objects.filter(vault=vault).delete()

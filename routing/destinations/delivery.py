@@ -128,7 +128,7 @@ def send_traces(row: Destination, traces: Sequence[TraceFacts]) -> tuple[list[Tr
             request = sender.build(_read_config(row), shown[start : start + size], groups)
             status = send_request(request)
         except DeliveryFailed as error:
-            # Whoever does not answer is not asked for each of the others.
+            # A receiver that does not answer is not asked for each of the others.
             return [*failed, *traces[start:]], str(error)
         if not 200 <= status < 300:
             failed += traces[start : start + size]

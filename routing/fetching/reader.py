@@ -35,11 +35,11 @@ def main() -> None:
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     with socket.socket(fileno=number) as line:
-        # Whoever made it may wait in another way.
+        # The socket may have come in non-blocking mode.
         line.setblocking(True)
         while (head := _receive(line)) is not None and (page := _receive(line)) is not None:
             request = json.loads(head)
-            # Whoever asked may be gone by now, and so cannot kill what hangs.
+            # The asking process may be gone by now, and so cannot kill what hangs.
             used = resource.getrusage(resource.RUSAGE_SELF)
             limit = math.ceil(used.ru_utime + used.ru_stime + request["seconds"])
             resource.setrlimit(resource.RLIMIT_CPU, (limit, resource.RLIM_INFINITY))

@@ -21,7 +21,7 @@ _Place = tuple[str, ...] | tuple[str, Any, str]
 
 
 class Keeps(Protocol):
-    """Whoever keeps what the caller reads."""
+    """The keeper of what the caller reads."""
 
     def add(self, delta: JsonObject) -> None: ...
 

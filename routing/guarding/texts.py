@@ -142,7 +142,7 @@ def _entry(key: str, old: object, owner: Mapping[str, Any], change: Change, by_u
         return change(old, by_user) if type(old) is str else _value(old, change, by_user)
     if key in _CALLS:
         return _call(old, change, by_user)
-    # Whoever speaks has a name of their own; a tool's is looked up by it.
+    # Each speaker has a name of their own; a tool's is looked up by it.
     if key == "name" and owner.get("role") not in _SPEAKERS:
         return old
     if key == "data" and owner.get("type") != "text":

@@ -1,6 +1,6 @@
 """Erasing one end user: what he asked and was answered goes, and so does what names him.
 
-Whoever else keeps something of end users registers what erases it.
+Each app that keeps something of end users registers what erases it.
 
 Amounts, tokens and times stay: they are the account's books. It goes in short transactions, so an
 account of any size can go on meanwhile. What is erased matches no more, and whoever was interrupted

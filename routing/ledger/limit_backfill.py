@@ -1,10 +1,10 @@
 """Letting requests under way count against limits that are younger than they are.
 
-Whoever puts a limit on raises the account's `limits_version`, and leaves the counter as it is while
-requests of the account are under way. The first payer who knows the limit finds the counter without
-it. The ledger writer makes it anew, with what was spent and with every hold that belongs to it.
-Nobody can hold or raise anything past the limit before that. The account's row is locked meanwhile,
-so that nobody places, raises or ends a hold.
+Putting a limit on raises the account's `limits_version`, and leaves the counter as it is
+while requests of the account are under way. The first payer who knows the limit finds the counter
+without it. The ledger writer makes it anew, with what was spent and with every hold that belongs to
+it. Nobody can hold or raise anything past the limit before that. The account's row is locked
+meanwhile, so that nobody places, raises or ends a hold.
 """
 
 from collections.abc import Callable, Iterable, Sequence

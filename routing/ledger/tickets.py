@@ -54,7 +54,8 @@ class _OneWaiterEvent:
     def set(self) -> None:
         self._is_set = True
         if self._waiter is not None:
-            # By way of the hub: whoever rings goes on, and who has left meanwhile is not woken.
+            # By way of the hub: the ringing greenlet goes on, and one that has left meanwhile is
+            # not woken.
             get_hub().loop.run_callback(self._waiter.switch, None)
 
     def wait(self) -> None:

@@ -98,7 +98,7 @@ class LedgerWriter:
         """
         try:
             in_time = self._patience.wait(ticket, timeout_s)
-        except BaseException:  # GreenletExit too: whoever leaves must not leave a hold behind.
+        except BaseException:  # GreenletExit too: a caller who leaves must not leave a hold behind.
             self._abandon(ticket)
             raise
         if not in_time:

@@ -131,7 +131,7 @@ class ProcessMetrics:
         REPORTS_DROPPED.add(dropped - self._dropped)
         FAILURES_LOST.add(lost - self._lost)
         self._dropped, self._lost = dropped, lost
-        # Whoever loses some adds them; it is there before, so that the first are an increase.
+        # Code that loses some adds them; it is there before, so that the first are an increase.
         SPANS_LOST.add(0)
         if (age_s := peer_sync().age_s()) is not None:
             STATISTICS_AGE.set(age_s)

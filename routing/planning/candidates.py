@@ -342,8 +342,8 @@ def read_requirements(chat: ChatRequest) -> Requirements:
     )
 
 
-# Who finds that another process is sending a probe looks again after this long. He hears of a probe
-# that failed or succeeded, but not of one whose caller left.
+# A request that finds that another process is sending a probe looks again after this long. He hears
+# of a probe that failed or succeeded, but not of one whose caller left.
 LOOK_AGAIN_S: Final = 5.0
 
 

@@ -1,7 +1,7 @@
 """External guards at work: moderations of a provider, and decisions of a model.
 
-Who asks for a decision here is the caller. It is a generation of its own on the caller's key, with
-its own hold and charge. Moderations cost nothing.
+It is the caller who asks for a decision here. It is a generation of its own on the caller's key,
+with its own hold and charge. Moderations cost nothing.
 """
 
 from collections.abc import Sequence

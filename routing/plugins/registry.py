@@ -127,7 +127,7 @@ def list_missing(entries: Iterable[JsonObject]) -> list[str]:
 def add_plugins(chat: ChatRequest, default_model: str) -> tuple[ChatRequest, tuple[Plugin, ...]]:
     """The request with the server tools that its plugins add, and the plugins. These are the
     entries of `plugins`, and those that a suffix of a model stands for. Plugins that nothing here
-    carries out are left out: whoever plans the request refuses them."""
+    carries out are left out: planning refuses them."""
     entries, references = chat.plugins, chat.candidates or [default_model]
     if any(":" in reference for reference in references):
         effects = (effect for name in references for effect in parse_reference(name).effects)

@@ -19,8 +19,8 @@ class NeverChanged(Exception):
 class Preset(models.Model):
     """Settings that requests of one workspace can name. `designated_version` is the one in force.
 
-    `latest_version` is the highest number given out: whoever raises it holds the row's lock, so no
-    number is given twice. A slug stays taken while its preset is archived.
+    `latest_version` is the highest number given out. Raising it takes the row's lock, so no number
+    is given twice. A slug stays taken while its preset is archived.
     """
 
     class Status(models.TextChoices):

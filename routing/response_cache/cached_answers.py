@@ -62,9 +62,8 @@ def build_entry_name(
     bodies: tuple[Mapping[str, Any] | None, ...],
     beside: str = "",
 ) -> str:
-    """The name of the answer to one request: whoever asks as another owner, at another endpoint or
-    with another body has another one. The order of a body's properties counts unless it is to be
-    sorted."""
+    """The name of the answer to one request. Another owner, another endpoint or another body has
+    another name. The order of a body's properties counts unless it is to be sorted."""
     digest, write = hashlib.sha256(), dumps_sorted if is_sorted else dumps
     for body in bodies:
         digest.update(hashlib.sha256(write(body)).digest())

@@ -101,7 +101,7 @@ class ParkedCredentials:
             and before.account_id != doubt.account_id
             and now < min(before.until, before.noted + _DOUBTS_APART_S)
         )
-        # Two accounts may be one person's. Who is throttled was often answered a moment ago.
+        # Two accounts may be one person's. A throttled credential was often good a moment ago.
         answered = self._answered.get(here, float("-inf"))
         if is_met_by_two and (doubt.kind == "throttled" or now - answered >= _ANSWERED_LATELY_S):
             return True

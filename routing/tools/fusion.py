@@ -93,8 +93,8 @@ T = TypeVar("T")
 
 
 def side_by_side(work: Sequence[Callable[[], T]]) -> list[T]:
-    """What each returns, in their order; what the first of them raises. Who is killed while waiting
-    takes them along, and ends once they have: some have a bill to count."""
+    """What each returns, in their order; what the first of them raises. A greenlet that is killed
+    while waiting takes them along, and ends once they have: some have a bill to count."""
     if not under_gevent():
         with ThreadPoolExecutor(max_workers=len(work)) as pool:
             return list(pool.map(lambda each: each(), work))

@@ -34,8 +34,8 @@ class Result:
     `images` (chat-shaped) are added to the answer. For the record: `web_searches` (priced by the
     endpoint that asked), `search_results`, `search_engine`, `fetches`. `cost_nano` is the tool's
     own fee in nano-USD, charged whatever becomes of the answer. The cost of models that the tool
-    asked is not in it. `calls` are calls of the caller's functions that the tool waits for. Who
-    runs the tool sets its type as `tool`, and `started` and `ended`, in monotonic seconds.
+    asked is not in it. `calls` are calls of the caller's functions that the tool waits for. The
+    caller of the tool sets its type as `tool`, and `started` and `ended`, in monotonic seconds.
     """
 
     text: str

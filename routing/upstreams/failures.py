@@ -84,7 +84,7 @@ class UpstreamFailure(Exception):
         return f"{self.error_type} ({self.status}): {self.message}"
 
 
-# Who asks for a longer pause is not asked again by the same request.
+# An upstream that asks for a longer pause is not asked again by the same request.
 _RETRY_HINT_MAX_S: Final = 2.0
 _TIMEOUT_STATUS: Final = 524
 

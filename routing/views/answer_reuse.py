@@ -224,7 +224,7 @@ class AnswerReuse:
             # A caller who has paid since gets the full answer.
             return None
         if progress.rescue is not None and progress.rescue.legs:
-            # Who shares the answer may not want one of several parts.
+            # A caller who shares the answer may not want one of several parts.
             return None
         finish, native_finish = progress.good_end
         return Entry(
@@ -258,7 +258,7 @@ def start_reuse(
     chat = progress.context.chat
     if progress.context.choice.retains_nothing or chat.echo_upstream_body:
         return None
-    # Who did not ask for it does not pay for long bodies.
+    # A caller who did not ask for it does not pay for long bodies.
     chars_max = _SHARED_CHARS_MAX if wish is None else BODY_CHARS_MAX
     bodies = [body] if chat.body is body else [body, chat.body]
     if not all(is_small(each, chars_max) for each in bodies):

@@ -15,7 +15,7 @@ _USD_NANO: Final = 10**9
 # Less than this share of what an account bought is nearly nothing.
 _NEARLY_GONE: Final = 10
 _ACCOUNTS_MAX: Final = 20
-# Who gave up long ago would stay on that list for good.
+# An account that was given up long ago would stay on that list for good.
 _ACTIVE_WITHIN: Final = timedelta(days=30)
 
 AUDIT_AT: Final = ScrapedGauge(

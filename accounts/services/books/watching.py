@@ -66,7 +66,7 @@ def record_low_credit(*, now: datetime) -> int:
     ids = {UUID(alarm.subject.removeprefix(_LOW_CREDIT)) for alarm in raised}
     for account in accounts.filter(pk__in=ids, left_nano__gte=threshold_nano):
         clear_alarm(f"{_LOW_CREDIT}{account.pk}", at=now)
-    # Who never had credit has not run low of it.
+    # An account that never had credit has not run low of it.
     low = accounts.filter(left_nano__lt=threshold_nano, total_credits_nano__gt=0)
     recorded = 0
     for account in low.exclude(pk__in=ids):

@@ -205,8 +205,8 @@ def apply_groups(*, account_id: UUID, by: Actor) -> None:
 
 
 def _add_memberships(rows: Sequence[WorkspaceMembership]) -> None:
-    """Make them. Whoever is added by hand at the same time, which takes no lock, keeps that role
-    unless groups give a higher one."""
+    """Make them. A person who is added by hand at the same time, which takes no lock, keeps that
+    role unless groups give a higher one."""
     WorkspaceMembership.objects.bulk_create(rows, ignore_conflicts=True)
     leading = Q(pk__in=[])
     for row in rows:

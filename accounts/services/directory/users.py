@@ -1,5 +1,5 @@
-"""People of a directory: whoever is active is a member; whoever is not has neither membership nor
-working keys, and stays in the books."""
+"""People of a directory: active ones are members; others have neither membership nor working keys,
+and stay in the books."""
 
 import secrets
 from collections.abc import Mapping

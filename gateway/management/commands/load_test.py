@@ -178,7 +178,7 @@ def _keep_asking(call: _Call, until: float) -> Iterator[_Answer]:
             except (OSError, HTTPException) as error:
                 connection.close()
                 outcome = type(error).__name__
-                # Who cannot be reached is not asked as fast as that fails.
+                # A gateway that cannot be reached is not asked as fast as that fails.
                 time.sleep(_PAUSE_S)
             ended_at = time.monotonic()
             yield _Answer(outcome, (first_at - asked_at) * 1e3, (ended_at - asked_at) * 1e3)

@@ -99,7 +99,7 @@ class KubernetesDriver(AgentClient):
     def _is_adoptable(self, pod: JsonObject, plan: BootPlan) -> bool:
         if not _is_agent(pod, plan.boot_id) or "deletionTimestamp" in pod["metadata"]:
             return False
-        # Whoever created it may have died before it had its orders.
+        # Its creator may have died before it had its orders.
         name = objects.name_secret(plan.intern_id, plan.boot_id)
         return pods.find_end(pod) is None and self.api.read("Secret", name) is not None
 

@@ -139,7 +139,7 @@ class _DiskHandler(BaseHTTPRequestHandler):
             self._send(200, {"files": files})
         except (OSError, ValueError) as error:
             self.close_connection = True
-            # Whoever still writes reads no answer.
+            # A client that still writes reads no answer.
             with suppress(OSError):
                 archive.skip_rest()
             self._send(500, {"error": str(error)[:500]})

@@ -61,7 +61,7 @@ def count_request(progress: RequestProgress) -> GatewayError | None:
     if not has_limits(progress.context.caller):
         return None
     allowance = _allow_request(progress)
-    # Who asks a model for a tool is one of those under way already.
+    # A request that a tool sends to a model is one of those under way already.
     bounds = allowance.bounds if progress.parent is None else ()
     taken = take_limits(_list_limits(progress, allowance), bounds)
     if isinstance(taken, Full):

@@ -189,8 +189,8 @@ class Attempts:
         return attempt
 
     def _waits_in_turn(self) -> bool:
-        """Whether it leaves free places to those that wait for one. Who never waits would never
-        have a turn, where others always do."""
+        """Whether it leaves free places to those that wait for one. A request that never waits
+        would never have a turn, where others always do."""
         return False
 
     def _pass_over(self, endpoint: EndpointEntry, cause: Full | AllParked) -> None:

@@ -87,7 +87,7 @@ def rebook_with_current_limits(progress: RequestProgress, order: HoldOrder | Top
     """The outcome of an order whose payer knew older limits, once it knows the current ones.
 
     Where the key was moved to another workspace, that one's limits are none of this call's: it
-    counts where it began. Who sends it again meets the rules of the new one.
+    counts where it began. A caller who sends it again meets the rules of the new one.
     """
     for _ in range(_REBOOKINGS_MAX):
         caller = reload_caller(progress.context.caller)

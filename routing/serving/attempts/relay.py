@@ -17,13 +17,13 @@ from routing.upstreams.failures import UpstreamFailure, from_error_object, malfo
 from routing.upstreams.sse import EventTooLarge, SseParser
 
 _FINGERPRINT_CHARS_MAX: Final = 256
-# Openings are one to three events. Who says more of them without any content is believed to be
-# answering after all.
+# Openings are one to three events. An upstream that sends more of them without any content is
+# believed to be answering after all.
 _HELD_EVENTS_MAX: Final = 100
 
 
 class Keeps(Protocol):
-    """Whoever wants to know what was said."""
+    """A listener of the answer."""
 
     def add(self, delta: Mapping[str, Any]) -> None: ...
 

@@ -103,7 +103,7 @@ def choose_chat(progress: RequestProgress, endpoint: EndpointEntry) -> ChatReque
     reasoning = rescue.asked.reasoning
     prefills = (
         get_wire(endpoint.wire_kind).takes_prefill
-        # Who is to think first cannot begin with the answer.
+        # A model that is to think first cannot begin with the answer.
         and (reasoning is None or reasoning.is_off)
         and endpoint.pk not in rescue.refused
         and bool(rescue.delivered_text.strip())
@@ -294,7 +294,7 @@ def _fit_messages(original: JsonObject, rules: EffortRules) -> JsonObject:
 
 # Long prompts take longer than what was observed: no bound that was derived is below this.
 _OBSERVED_MIN_S: Final = 15.0
-# Who is that fast gains nothing by a second call.
+# An endpoint that is that fast gains nothing by a second call.
 _HEDGE_MIN_S: Final = 0.05
 
 

@@ -45,7 +45,7 @@ class ClientWatch:
 
     def stop(self) -> None:
         self._end()
-        # Who is called has this watch as well; neither need outlive the other.
+        # The callback refers to this watch as well; neither need outlive the other.
         self._on_gone = None
         if self._started:
             # The next request on this connection may be anything.

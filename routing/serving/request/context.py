@@ -303,7 +303,7 @@ class RequestProgress:
 
     @property
     def listener(self) -> "ContentDraft | SchemaCheck | None":
-        """Who hears what the caller reads."""
+        """The listener of what the caller reads."""
         return self.content if self.schema_check is None else self.schema_check
 
     def demands(self, endpoint: EndpointEntry) -> Sequence[Demand]:

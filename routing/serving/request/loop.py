@@ -250,7 +250,7 @@ class Loop:
         if self._tools_off:
             body["tool_choice"] = "none"
         elif must_call(body):
-            # Who must call a tool every time never answers.
+            # A model that must call a tool every time never answers.
             body["tool_choice"] = "auto"
         return replace(
             chat,

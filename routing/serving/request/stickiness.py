@@ -50,8 +50,8 @@ class ConversationKey:
 
 
 class StickyEndpoint(NamedTuple):
-    """Who served a conversation last, when (Unix seconds), and what it may have cached of it: the
-    fields of `WarmCache`."""
+    """The endpoint that served a conversation last, when (Unix seconds), and what it may have
+    cached of it: the fields of `WarmCache`."""
 
     model_id: str
     tag: str
@@ -126,7 +126,7 @@ def caches_cheaper(endpoint: EndpointEntry) -> bool:
 
 
 def recall(key: ConversationKey) -> StickyEndpoint | None:
-    """Who served this conversation last, if anybody kept it. Asks the hint store once."""
+    """The endpoint that served this conversation last, if known. Asks the hint store once."""
     name = _name(key)
     stored = shared_cache().run(lambda store: store.get(name), None, patience=key.patience)
     if isinstance(stored, bytes):
@@ -185,7 +185,7 @@ def find_lifetime_s(endpoint: EndpointEntry, usage: Usage) -> float:
 
 
 class Conversation:
-    """The conversation that a request belongs to. Who served it is asked for once, if at all.
+    """The conversation that a request belongs to. Its last endpoint is looked up once, if at all.
 
     `model` is the reference that was asked for.
     """
@@ -231,7 +231,7 @@ class Conversation:
         return process.chance
 
     def recall(self, models: Sequence[ModelEntry] | None) -> StickyEndpoint | None:
-        """Who answered last, whether or not it is one of these models' endpoints."""
+        """The endpoint that answered last, whether or not it is one of these models'."""
         key = self.key(models)
         if key is not None and not self._has_asked:
             self._has_asked = True

@@ -25,7 +25,7 @@ class StreamedCalls:
             if isinstance(call, dict):
                 index, function = call.get("index"), call.get("function")
                 if type(index) is not int:
-                    # Who numbers none sends each call in one piece.
+                    # An upstream that numbers none sends each call in one piece.
                     index = -1 - len(self._pieces)
                 name, piece = _read_function(function)
                 pieces = self._pieces.setdefault(index, [])

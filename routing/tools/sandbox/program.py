@@ -31,7 +31,7 @@ TICK_S = 0.01
 NICE = 10
 FILES_MAX = 50_000
 LISTED_MAX = 1000
-# More than anybody reads: whoever writes on is stopped.
+# More than anybody reads: a command that writes on is stopped.
 ENDLESS_BYTES = 16 * 1_048_576
 # Each may be a socket, which is memory of the kernel's.
 OPEN_FILES = 128
