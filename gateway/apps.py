@@ -141,7 +141,7 @@ _RATES = (
 
 @register()
 def rates_are_counted_together(**_: object) -> list[CheckMessage]:
-    """Without a hint store each process allows the whole limit."""
+    """Without a shared cache each process allows the whole limit."""
     limited = any(getattr(settings, name) for name in _RATES)
     if not limited or settings.REDIS_URL or settings.WEB_CONCURRENCY == 1:
         return []

@@ -232,8 +232,8 @@ def read_beat_time() -> float | None:
 
 
 def note_beat() -> None:
-    """Note that beat sends tasks. The note is in the hint store, which web processes of other hosts
-    read too. Without one it is in a file, since all processes share a home then."""
+    """Note that beat sends tasks. The note is in the shared cache, which web processes of other
+    hosts read too. Without one it is in a file, since all processes share a home then."""
     if not shared_cache().is_configured:
         _beat_file().touch()
         return
@@ -247,7 +247,7 @@ def _beat_file() -> Path:
 
 
 def note_worker(queues: Iterable[str]) -> None:
-    """Note that a worker reads them; without a hint store there is nowhere to note it. The queue
+    """Note that a worker reads them; without a shared cache there is nowhere to note it. The queue
     of one machine counts as the one it is named after too."""
     parts = [queue.partition("@") for queue in queues]
     read = {each for queue, _, host in parts for each in (queue, _name_worked(queue, host))}
@@ -265,7 +265,7 @@ def find_worked_hosts(queue: str, hosts: Iterable[str]) -> dict[str, bool | None
     where nobody can tell.
 
     Those who ask have the database at hand, in a thread that the process's own connection to the
-    hint store is not for.
+    shared cache is not for.
     """
     wanted = list(hosts)
     names = [_worker_key(_name_worked(queue, host)) for host in wanted]

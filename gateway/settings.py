@@ -94,7 +94,7 @@ MIDDLEWARE = [
 # Where pages send people who are not signed in, and where they come to then.
 LOGIN_URL = "account_login"
 LOGIN_REDIRECT_URL = "console:home"
-# In the database, where all web processes count the same tries, and a hint store is not needed.
+# In the database, where all web processes count the same tries, and a shared cache is not needed.
 CACHES = {
     "default": {
         "BACKEND": "django.core.cache.backends.db.DatabaseCache",

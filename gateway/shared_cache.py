@@ -1,4 +1,4 @@
-"""The hint store: a Redis or Valkey that may be gone, frozen, slow or empty at any moment.
+"""The shared cache: a Redis or Valkey that may be gone, frozen, slow or empty at any moment.
 
 Everything in it is a hint, so nobody waits for it beyond REDIS_TIMEOUT, and nothing that it does
 becomes an error. While it is slow or silent, only who looks whether it is back asks it. Connections
@@ -45,7 +45,7 @@ _WORTH_IT: Final = 0.25
 
 
 class Patience:
-    """What one request has left to wait for the hint store, over all its calls."""
+    """What one request has left to wait for the shared cache, over all its calls."""
 
     __slots__ = ("left_s",)
 
@@ -54,7 +54,7 @@ class Patience:
 
 
 class SharedCache:
-    """One process's way to the hint store; `url` empty means that there is none.
+    """One process's way to the shared cache; `url` empty means that there is none.
 
     `calls`, `failures` and `skipped` count for metrics and tests; `error` names the last failure.
     """
@@ -80,7 +80,7 @@ class SharedCache:
 
     @property
     def available(self) -> bool:
-        """Whether there is a hint store and it answered lately, as far as anybody asked."""
+        """Whether there is a shared cache and it answered lately, as far as anybody asked."""
         return self.is_configured and self._rests_until is None
 
     def run(

@@ -161,7 +161,7 @@ def simulator() -> Iterator[SimulatedUpstream]:
 
 @pytest.fixture
 def valkey(tmp_path: Path) -> Iterator[ValkeyServer]:
-    """A hint store of the test's own, to harm."""
+    """A shared cache of the test's own, to harm."""
     server = ValkeyServer(tmp_path / "v")
     server.start()
     yield server

@@ -1,4 +1,4 @@
-"""Examinations of the database, its migrations and the hint store."""
+"""Examinations of the database, its migrations and the shared cache."""
 
 import time
 from collections.abc import Iterator

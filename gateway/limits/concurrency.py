@@ -1,6 +1,6 @@
 """Limits on how many requests are under way at the same time, over all processes.
 
-In the hint store each request under way has a place with an end. Its process postpones that end
+In the shared cache each request under way has a place with an end. Its process postpones that end
 while the request lasts, so places of a process that died end by themselves. While the store does
 not answer each process counts for itself, so that there is always a limit.
 

@@ -1,4 +1,4 @@
-"""The counters of rate limits in the hint store: many orders in one round trip.
+"""The counters of rate limits in the shared cache: many orders in one round trip.
 
 Orders that come while one is under way wait for each other and go together. So a busy process pays
 for a fraction of a round trip each.

@@ -1,4 +1,4 @@
-"""Rate limits: so many in each fixed window of UTC, counted in the hint store.
+"""Rate limits: so many in each fixed window of UTC, counted in the shared cache.
 
 One script takes from all the limits of a request or from none, by the store's own clock: exact
 across processes and nodes. Of large limits a process holds a little for a moment. While the store

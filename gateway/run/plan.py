@@ -32,7 +32,7 @@ class CannotStart(Exception):
 
 @dataclass(frozen=True)
 class Plan:
-    """The settings of one run. `valkey_binary` is None where no hint store is to be started."""
+    """The settings of one run. `valkey_binary` is None where no shared cache is to be started."""
 
     home: Path
     host: str

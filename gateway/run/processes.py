@@ -47,7 +47,7 @@ class Simulated:
 
 
 def valkey(plan: Plan) -> Child:
-    """The embedded hint store and broker: on a Unix socket only, nothing kept on disk."""
+    """The embedded shared cache and broker: on a Unix socket only, nothing kept on disk."""
     assert plan.valkey_binary is not None
     folder = plan.valkey_socket.parent
     options = f"--port 0 --appendonly no --loglevel warning --maxmemory {HINTS_BYTES_MAX}".split()

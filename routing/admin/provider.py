@@ -156,7 +156,7 @@ class ProviderAdmin(DropsHistory, WriteOnlyAdmin, SwitchedAdmin):
             {
                 "fields": ("probe_interval_s", "probe_state"),
                 "description": "In seconds, 5 at least; empty leaves it to requests to find out. "
-                "Needs a worker, beat and a hint store.",
+                "Needs a worker, beat and a shared cache.",
             },
         ),
         ("The last 24 hours", {"fields": ("history",)}),

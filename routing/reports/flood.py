@@ -40,7 +40,7 @@ class FloodGate:
 
 
 def _limit_process() -> int:
-    """The whole limit if the hint store sums up what processes write, else this one's part."""
+    """The whole limit if the shared cache sums up what processes write, else this one's part."""
     if shared_cache().available:
         return ROWS_PER_S
     return max(1, ROWS_PER_S // settings.WEB_CONCURRENCY)
@@ -53,7 +53,7 @@ def admit_records(
     wanted: Mapping[SourceSecond, int], cache: SharedCache | None = None
 ) -> Mapping[SourceSecond, int]:
     """How many of the records that this process wants to write of a source and second it may write,
-    considering the other processes. All of them if the hint store does not answer."""
+    considering the other processes. All of them if the shared cache does not answer."""
 
     def add(store: "redis.Redis") -> list[int]:
         pipeline, prefix = store.pipeline(transaction=False), cache_key("failures")

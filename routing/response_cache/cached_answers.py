@@ -1,8 +1,8 @@
 """Answers that others may have: what is stored of one and under which name, and those on their way
-in this process. They are in the hint store, or in this process where there is none.
+in this process. They are in the shared cache, or in this process where there is none.
 
 There are `ROUTER_RESPONSE_CACHE_ENTRIES` places, and the name of an answer says which one is its
-own. What comes later to the same place takes it. Whatever the hint store does is a miss.
+own. What comes later to the same place takes it. Whatever the shared cache does is a miss.
 """
 
 import hashlib

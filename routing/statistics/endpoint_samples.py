@@ -1,6 +1,6 @@
 """Endpoints' history for charts: a row for each endpoint and five minutes.
 
-With a hint store a scheduled task reads each finished stretch off the shared stream; newer events
+With a shared cache a scheduled task reads each finished stretch off the shared stream; newer events
 are in each web process's memory. Without one, each web process adds its own counts twice a minute.
 """
 
@@ -88,7 +88,7 @@ def add_samples(samples: list[EndpointSample]) -> None:
 
 def build_newest_samples(endpoints: Iterable[int], now: float) -> list[EndpointSample]:
     """Build unsaved rows of these endpoints from the statistics window, for the five minutes that
-    may have no row yet. Empty without a hint store: rows are half a minute old there.
+    may have no row yet. Empty without a shared cache: rows are half a minute old there.
     """
     if not shared_cache().is_configured:
         return []
@@ -99,7 +99,7 @@ def build_newest_samples(endpoints: Iterable[int], now: float) -> list[EndpointS
 
 
 class LocalSamples:
-    """One process's samples where there is no hint store. `clock` gives Unix seconds."""
+    """One process's samples where there is no shared cache. `clock` gives Unix seconds."""
 
     def __init__(self, observer: Observer, *, clock: Callable[[], float] = time.time) -> None:
         self._observer = observer

@@ -1,4 +1,4 @@
-"""The long windows in the hint store, for new processes: endpoints' last half hour and last day.
+"""The long windows in the shared cache, for new processes: endpoints' last half hour and last day.
 
 For ten thousand busy endpoints this is some megabytes. So it is written and read in pages, a call
 each, and others run in between. Two places are written alternately; the head names the complete

@@ -1,4 +1,4 @@
-"""Sharing endpoint statistics and health between processes, through a stream in the hint store.
+"""Sharing endpoint statistics and health between processes, through a stream in the shared cache.
 
 Every two seconds a process appends what it counted and met since, and reads what the others did. A
 new process starts from the last minutes of the stream, and from the long windows that one process

@@ -1,4 +1,4 @@
-"""The form of statistics and health events in the hint store.
+"""The form of statistics and health events in the shared cache.
 
 Entries carry a version; readers skip those of another version and what they cannot parse. Moments
 are written as ages in seconds, so that no two clocks need to agree.

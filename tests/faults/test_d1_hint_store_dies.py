@@ -38,7 +38,7 @@ WORKER_BACK_S = 25.0
 
 @dataclass
 class Store:
-    """A hint store behind a proxy."""
+    """A shared cache behind a proxy."""
 
     valkey: ValkeyServer
     proxy: TcpProxy
@@ -98,8 +98,8 @@ class Scene:
             return int(sent), int(client.llen("celery"))
 
     def wait_whole(self) -> None:
-        """Everything is as before. The hint store answers, the worker shows its life in it, and the
-        worker takes what beat sends, a task a second."""
+        """Everything is as before. The shared cache answers, the worker shows its life in it, and
+        the worker takes what beat sends, a task a second."""
 
         def alive() -> bool:
             return bool(self.check("hints") and self.check("worker"))

@@ -1,5 +1,5 @@
-"""Rate limits of keys, workspaces and endpoints over HTTP. Two gateways on one hint store count as
-one, an endpoint without room is passed over, and the books stay right."""
+"""Rate limits of keys, workspaces and endpoints over HTTP. Two gateways on one shared cache count
+as one, an endpoint without room is passed over, and the books stay right."""
 
 import time
 from collections import Counter

@@ -2,7 +2,7 @@
 
 Providers' base URLs are the operator's own and may name any host, this one included. Whoever dials
 for a caller passes `address_allowed`, and nothing gets past it. No URL of a model's, a caller's or
-an intern's leads to a private address, and no redirect of a site's, whatever the name resolves to.
+an intern's leads to a private address, nor does a site's redirect, whatever the name resolves to.
 """
 
 import json

@@ -17,7 +17,7 @@ def shared_valkey(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ValkeySe
 
 @pytest.fixture
 def valkey(shared_valkey: ValkeyServer) -> Iterator[ValkeyServer]:
-    """A hint store to harm."""
+    """A shared cache to harm."""
     yield shared_valkey
     if shared_valkey.is_running:
         shared_valkey.flush()

@@ -1,4 +1,4 @@
-"""The way to the hint store: what it says when there is one, and how little it costs when not."""
+"""The way to the shared cache: what it says when there is one, and how little it costs when not."""
 
 import json
 import logging

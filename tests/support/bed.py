@@ -26,7 +26,7 @@ _NO_BYTECODE = "PYTHONDONTWRITEBYTECODE"
 
 
 class Bed:
-    """Databases, hint stores and the folder of one pytest process."""
+    """Databases, shared caches and the folder of one pytest process."""
 
     def __init__(self) -> None:
         self.kind = os.environ.get("GATEWAY_TEST_STORES", "postgres")

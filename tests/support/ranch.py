@@ -174,7 +174,7 @@ class Ranch:
 
 @contextmanager
 def running_ranch(bed: Bed, folder: Path, **settings: str) -> Iterator[Ranch]:
-    """A running ranch with a hint store of its own, which is `ranch.hints`."""
+    """A running ranch with a shared cache of its own, which is `ranch.hints`."""
     hints = ValkeyServer(folder / "v")
     hints.start()
     with StartGateway(bed, folder) as starter:

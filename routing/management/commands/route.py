@@ -57,7 +57,7 @@ class _RoutedRequest(NamedTuple):
 class Command(JsonCommand):
     help = (
         "Print the endpoints that a chat request would be tried at, in order, without calling any. "
-        "It goes by the statistics that the web processes share through the hint store; without "
+        "It goes by the statistics that web processes share through the shared cache; without "
         "one every endpoint counts as stable and nothing is known of its speed. --explain adds "
         "every endpoint with its verdict, price and figures."
     )

@@ -1,6 +1,6 @@
 """Keeping a conversation on the endpoint that served it last.
 
-The record is a hint. It lives in the hint store for all processes, and also in this one, for when
+The record is a hint. It lives in the shared cache for all processes, and also in this one, for when
 there is no store. It names the endpoint by model and tag, and says what that may have cached of the
 conversation. Its time is the wall clock's: processes may differ by a second or two.
 """
@@ -41,7 +41,7 @@ _UNIT: Final = 2.0**-53
 @dataclass(frozen=True, slots=True)
 class ConversationKey:
     """Account, model and conversation as one digest; `by_session` where the caller named it.
-    `patience` is what its request has left for the hint store; without one each call has its own.
+    `patience` is what its request has left for the shared cache; without one each call has its own.
     """
 
     digest: bytes
@@ -126,7 +126,7 @@ def caches_cheaper(endpoint: EndpointEntry) -> bool:
 
 
 def recall(key: ConversationKey) -> StickyEndpoint | None:
-    """The endpoint that served this conversation last, if known. Asks the hint store once."""
+    """The endpoint that served this conversation last, if known. Asks the shared cache once."""
     name = _name(key)
     stored = shared_cache().run(lambda store: store.get(name), None, patience=key.patience)
     if isinstance(stored, bytes):

@@ -40,7 +40,7 @@ def start_run(tmp_path: Path, stores: Bed) -> Iterator[StartRun]:
 
 
 def test_lost_secrets_are_replaced_and_the_rest_is_optional(start_run: StartRun) -> None:
-    """The second run has no simulator and no hint store, and reaches nothing beyond this machine:
+    """The second run has no simulator and no shared cache, and reaches nothing beyond this machine:
     nobody listens where the proxy should be."""
     first = start_run()
     lost = first.ready()

@@ -1,4 +1,4 @@
-"""Processes that share a hint store. This file is read before Django is set up."""
+"""Processes that share a shared cache. This file is read before Django is set up."""
 
 import time
 from collections.abc import Iterator

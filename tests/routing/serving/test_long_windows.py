@@ -1,4 +1,4 @@
-"""Half an hour and a day of what endpoints did, left in the hint store for processes to come."""
+"""Half an hour and a day of what endpoints did, left in the shared cache for processes to come."""
 
 import time
 from collections.abc import Callable

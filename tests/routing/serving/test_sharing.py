@@ -1,4 +1,4 @@
-"""Processes tell each other what they have seen, through a real hint store: also while it goes,
+"""Processes tell each other what they have seen, through a real shared cache: also while it goes,
 comes back, or holds what nobody wrote. Outages, parkings and recoveries may come in any order."""
 
 import time

@@ -1,4 +1,4 @@
-"""Who is kept where, by the rules of inference reference 7.8, over a real hint store."""
+"""Who is kept where, by the rules of inference reference 7.8, over a real shared cache."""
 
 import uuid
 from collections.abc import Iterator
