@@ -18,7 +18,7 @@ from routing.selection.select import (
     list_unpriced,
 )
 from routing.selection.types import Plan, Policy, Requirements
-from routing.serving.admission.payment_errors import refuse_broke
+from routing.serving.admission.payment_errors import refuse_unpayable
 from routing.serving.admission.rate_limits import count_request, find_limit_error
 from routing.serving.attempts.own_credentials import any_matches
 from routing.serving.request.context import RequestProgress
@@ -35,7 +35,7 @@ def build_refusal(progress: RequestProgress) -> GatewayError:
     error = progress.context.refusal()
     if isinstance(error, PermissionDenied):
         return error
-    _refuse_broke(progress)
+    _refuse_unpayable(progress)
     return find_limit_error(progress) or error
 
 
@@ -44,26 +44,26 @@ def count_against_limits(progress: RequestProgress) -> None:
     too."""
     limited = count_request(progress)
     if limited is not None:
-        _refuse_broke(progress)
+        _refuse_unpayable(progress)
         raise limited
 
 
 def refuse_early(progress: RequestProgress) -> None:
     """Before work is done for a request that is not planned yet: raise what it would be refused
     with by payment or rate limits. It counts for nothing."""
-    _refuse_broke(progress)
+    _refuse_unpayable(progress)
     limited = find_limit_error(progress)
     if limited is not None:
         raise limited
 
 
-def _refuse_broke(progress: RequestProgress) -> None:
+def _refuse_unpayable(progress: RequestProgress) -> None:
     context, models = progress.context, progress.context.choice.models
     prices = [each.prices for model in models for each in model.endpoints]
     # Whether some endpoint could be had for nothing.
     free = context.strategy == "free" or any(each is not None and each.is_free for each in prices)
     brought = any_matches(context.caller.byok, models, catalogue.current().aliases)
-    refuse_broke(context, free=free, own_credential=brought and not charges_a_fee())
+    refuse_unpayable(context, free=free, own_credential=brought and not charges_a_fee())
 
 
 class NoModels(NoEndpoint):

@@ -23,15 +23,15 @@ from routing.ledger.orders import HoldRefusal
 from routing.serving.request.context import RequestContext
 
 
-def refuse_broke(context: RequestContext, *, free: bool, own_credential: bool = False) -> None:
+def refuse_unpayable(context: RequestContext, *, free: bool, own_credential: bool = False) -> None:
     """Raise `PermissionDenied` for a spent budget. Raise `PaymentRequired` for a spent key, or an
     account that owes or has nothing left. `free` says that the request might have cost nothing.
     With `own_credential` the team has one for it, and the balance is checked when the endpoint is
     asked."""
-    run_queries(Lane.READ, lambda: _refuse_broke(context, free, own_credential))
+    run_queries(Lane.READ, lambda: _refuse_unpayable(context, free, own_credential))
 
 
-def _refuse_broke(context: RequestContext, free: bool, own_credential: bool) -> None:
+def _refuse_unpayable(context: RequestContext, free: bool, own_credential: bool) -> None:
     if context.payer.budgets and not free:
         counted = read_spending(
             context.payer.account_id,

@@ -233,7 +233,7 @@ def _build_body(
         usage=report_usage(outcome, attempt),
         service_tier=answer.service_tier,
         stop_sequence=answer.stop_sequence,
-        native=answer.native if progress.passes(attempt) else None,
+        native=answer.native if progress.passes_through(attempt) else None,
         failure={
             "code": failure.caller_status,
             "message": failure.message,

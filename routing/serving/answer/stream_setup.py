@@ -80,7 +80,7 @@ def build_relay(progress: RequestProgress, attempt: Attempt) -> Relay:
     return relay(
         choose_writer(progress, attempt),
         get_wire(attempt.endpoint.wire_kind).reader(),
-        passes=progress.passes(attempt),
+        passes=progress.passes_through(attempt),
         exclude_reasoning=progress.context.hides_reasoning,
         event_bytes_max=settings.ROUTER_MAX_EVENT_BYTES,
         # Where guardrails look at it, what the caller reads is kept.

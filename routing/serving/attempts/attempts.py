@@ -34,7 +34,7 @@ from routing.serving.attempts.holds import (
     add_to_hold,
     estimate_attempt_nano,
     hold_for_estimate,
-    may_cheaper_fit,
+    may_smaller_hold_fit,
     missing_hold,
     rebook_with_current_limits,
     share_hold,
@@ -381,7 +381,7 @@ class Attempts:
             attempts = len(progress.attempts)
             if self._refused is None or self._refused[2] < attempts:
                 self._refused = (outcome, endpoint, attempts)
-            if not may_cheaper_fit(outcome):
+            if not may_smaller_hold_fit(outcome):
                 self._own_only = True
         return False
 

@@ -73,7 +73,7 @@ def missing_hold(needed: NeededHold, held: NeededHold) -> NeededHold | None:
     return NeededHold(amount_nano - held.amount_nano, byok_nano - held.byok_nano)
 
 
-def may_cheaper_fit(refusal: HoldRefusal) -> bool:
+def may_smaller_hold_fit(refusal: HoldRefusal) -> bool:
     """Whether a smaller hold could have been placed; a broke account is refused at once."""
     enforced = settings.BILLING_ENFORCED and refusal.asks_the_account
     lefts = [refusal.balance_nano - refusal.held_nano] if enforced else []

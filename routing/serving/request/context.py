@@ -310,7 +310,7 @@ class RequestProgress:
         """What the endpoint would be sent, one for each query."""
         return (self.context.demand,) if self.demands_of is None else self.demands_of(endpoint)
 
-    def passes(self, attempt: Attempt) -> bool:
+    def passes_through(self, attempt: Attempt) -> bool:
         """Whether what this attempt's upstream says is what the caller reads, word for word.
 
         Chat answers are always written anew: nearly all of their fields are the gateway's. So are

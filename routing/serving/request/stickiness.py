@@ -239,7 +239,7 @@ class Conversation:
         return self._kept
 
 
-class Records:
+class ConversationRecords:
     """The latest `records_max` conversations of this process. `clock` is monotonic seconds."""
 
     def __init__(
@@ -267,8 +267,8 @@ class Records:
 
 
 @cache
-def _local_records() -> Records:
-    return Records()
+def _local_records() -> ConversationRecords:
+    return ConversationRecords()
 
 
 def _opening_messages(messages: list[JsonObject]) -> Iterable[Any]:

@@ -63,7 +63,7 @@ def test_by_default_nothing_is_counted(counters) -> None:
 
 def test_who_is_refused_early_is_refused_for_nothing(all_on, counters, monkeypatch) -> None:
     # Of money another test speaks: this call has no account that could be read.
-    monkeypatch.setattr(admission_errors, "_refuse_broke", lambda call: None)
+    monkeypatch.setattr(admission_errors, "_refuse_unpayable", lambda call: None)
     call = call_to()
     limit = rate_limits._list_limits(call, NOTHING)[0]
     with monkeypatch.context() as patch:

@@ -13,7 +13,7 @@ from routing.metering.usage import Usage
 from routing.serving.request import stickiness
 from routing.serving.request.stickiness import (
     ConversationKey,
-    Records,
+    ConversationRecords,
     StickyEndpoint,
     build_conversation_key,
     recall,
@@ -128,7 +128,7 @@ class Process:
 
     def __init__(self, patch: pytest.MonkeyPatch, url: str) -> None:
         self.hints = SharedCache(url, timeout_s=0.1)
-        self.records = Records()
+        self.records = ConversationRecords()
         self._patch = patch
 
     def use(self) -> "Process":
@@ -263,7 +263,7 @@ def test_the_endpoint_is_found_by_model_and_tag_or_not_at_all() -> None:
 
 def test_a_process_keeps_so_many_and_so_long() -> None:
     clock = Clock()
-    records = Records(records_max=3, clock=clock)
+    records = ConversationRecords(records_max=3, clock=clock)
     for number in range(4):
         records.put(bytes([number]), StickyEndpoint("m", str(number)), lasts_s=10)
     assert (len(records), records.get(b"\x00")) == (3, None)
