@@ -78,7 +78,7 @@ class Place(NamedTuple):
 @dataclass(slots=True, eq=False)
 class _StorePlace:
     """A place as the store knows it. A request may have it until that moment of the process's own
-    clock, 0 where the store has not said so; the process keeps `spare_max` of the scope's places at
+    clock, 0 where the store has not said so. The process keeps `spare_max` of the scope's places at
     most."""
 
     name: str
