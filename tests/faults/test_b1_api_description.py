@@ -195,8 +195,8 @@ def _leaves_out(response: Response) -> bool:
 def _try_all(
     desk: Desk, operation: Operation, seeded: Callable[[Any], Any], *, is_short: bool
 ) -> None:
-    """Some requests about things that are there, some broken ones; at night also some about
-    made-up things, whose 404 the table of access asks of each route."""
+    """Some requests about things that are there, some broken ones. At night also some about made-up
+    things, whose 404 the table of access asks of each route."""
     ours, in_a_row = desk.ours(operation), IN_A_ROW if is_short else IN_A_ROW_AT_NIGHT
     modes = [(GenerationMode.POSITIVE, ours)]
     if any(ours.values()) and not is_short:
