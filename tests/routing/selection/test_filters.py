@@ -133,6 +133,15 @@ def test_what_just_fits_stays(changes: dict[str, Any], said: dict[str, Any]) -> 
     assert tags(plan_for(endpoint("just", **changes), **said)) == ["just"]
 
 
+def test_both_spellings_of_the_output_cap_are_one_and_other_parameters_count_beside_it() -> None:
+    capped = endpoint("capped", supported_parameters=words_of("max_tokens"))
+    able = endpoint("able", supported_parameters=words_of("max_tokens", "seed"))
+    required = words_of("max_completion_tokens", "seed")
+
+    plan = plan_for(capped, able, require_parameters=True, required_parameters=required)
+    assert tags(plan) == ["able"]
+
+
 @pytest.mark.parametrize(
     ("wanted", "left"),
     [

@@ -123,6 +123,36 @@ def test_what_the_format_asks_for_is_not_the_wrong_kind() -> None:
     assert list_ids(resolve_all("acme/vector", ask=ask)) == ["acme/vector"]
 
 
+def test_who_asks_to_decide_gets_a_model_that_decides_whatever_else_it_gives_out() -> None:
+    judge = model(endpoint(decides="native"), id="acme/judge")
+    deciding = replace(judge, output_modalities=("embeddings",))
+    ask = ASK._replace(kinds=frozenset({"native"}))
+
+    assert list_ids(resolve_all("acme/judge", ask=ask, catalogue=snapshot([deciding]))) == [
+        "acme/judge"
+    ]
+
+
+def test_a_router_of_free_models_stays_with_the_conversation_s() -> None:
+    catalogue = snapshot([priced_model(f"acme/free-{n}", "0") for n in range(3)])
+    for sticky in ("acme/free-0", "acme/free-2"):
+        found = resolve_models(
+            catalogue,
+            ["router/free"],
+            ASK,
+            auto=AutoSettings(),
+            random=lambda: 0.0,
+            sticky_model=sticky,
+        )
+        assert list_ids(found)[0] == sticky
+
+
+def test_an_endpoint_without_a_most_of_output_is_an_offer() -> None:
+    endless = model(endpoint(max_completion_tokens=None), id="acme/endless")
+
+    assert list_ids(resolve_all("router/auto", catalogue=snapshot([endless]))) == ["acme/endless"]
+
+
 def test_a_catalogue_name_is_taken_before_it_is_read() -> None:
     found = resolve_all("acme/odd:nitro")
 

@@ -160,3 +160,12 @@ def test_a_trace_says_why_and_replays_to_the_same(cache: WarmCache, loser: str, 
     assert text in change.text
     again = read_state(read_replay(trace), [pair.model])
     assert pair.plan(again).stay == plan.stay
+
+
+def test_a_caller_s_order_leaves_nothing_to_decide() -> None:
+    pair = Pair()
+
+    plan = pair.plan(pair.state(), policy=Policy(order=("cheap",)))
+
+    assert plan.stay is None
+    assert plan.order[0].tag == "cheap"
