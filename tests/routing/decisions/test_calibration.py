@@ -134,7 +134,7 @@ def test_the_diagram_is_an_image_that_says_its_numbers():
     assert all(float(each.get("x1", "")) < float(each.get("x2", "")) for each in lines)
 
 
-def test_each_text_of_the_diagram_has_its_place():
+def test_each_text_bar_and_line_of_the_diagram_has_its_place():
     report = build_report([Example((0.7, 0.3), 0)])
     root = ElementTree.fromstring(draw_reliability("small", report, report))  # noqa: S314 - Our own.
     texts = root.findall("{http://www.w3.org/2000/svg}text[@text-anchor]")
@@ -148,6 +148,12 @@ def test_each_text_of_the_diagram_has_its_place():
         count, axis = (f"{left + 240}", "379", "middle"), (f"{left + 160}", "422", "middle")
         expected |= {*ticks, *levels, count, axis, (f"{left}", "52", "start")}
     assert placed == expected
+    bar = root.find("{http://www.w3.org/2000/svg}rect[@class='bar']")
+    sure = root.find("{http://www.w3.org/2000/svg}line[@class='sure']")
+    assert bar is not None
+    assert sure is not None
+    assert [bar.get(each) for each in ("x", "y", "width", "height")] == ["273", "64", "30", "320"]
+    assert [sure.get(each) for each in ("x1", "x2", "y1", "y2")] == ["273", "303", "160", "160"]
 
 
 @given(st.floats(10, 20))
