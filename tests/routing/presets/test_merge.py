@@ -202,6 +202,8 @@ def test_truncation_is_compression_elsewhere() -> None:
     for format in ASKED:
         assert read(format, {"truncation": "auto"}).plugins == on
         assert not read(format, {"truncation": "disabled"}).plugins[0]["enabled"]
+    own = merge_under("chat", {"truncation": "auto"}, transforms=[])
+    assert own.body["transforms"] == []
 
 
 def test_reasoning_is_whole_in_every_format() -> None:

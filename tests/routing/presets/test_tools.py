@@ -75,6 +75,8 @@ def test_the_shorthand_of_search_in_messages() -> None:
     settings = {"max_results": 3, "max_uses": 2}
     own = {"type": "router:web_search", "parameters": settings}
     assert convert_tools("messages", [tool]) == ([own], [])
+    under_its_name = {"type": "router:web_search", "max_results": 3}
+    assert convert_tools("messages", [under_its_name]) == ([under_its_name], [])
 
 
 def test_the_request_replaces_and_adds() -> None:
@@ -105,6 +107,7 @@ def test_the_request_replaces_and_adds() -> None:
         (agent("fusion", "a"), agent("fusion", "b"), True),
         ({"type": "custom", "name": "f"}, flat("f"), False),
         ({"type": "custom", "name": "f"}, {"type": "custom", "name": "g"}, False),
+        ({"type": "custom", "name": "f"}, {"name": "f"}, True),
         ({"type": "mcp", "server_label": "a"}, {"type": "mcp", "server_label": "b"}, False),
         ({"type": "file_search"}, {"type": "file_search", "x": 1}, True),
         (5, 5.0, False),
@@ -208,6 +211,8 @@ def test_one_call_at_a_time_in_every_format() -> None:
         assert merge_under(format, kept)["tool_choice"] == "auto"
         assert merge_under(format, kept, parallel_tool_calls=True)["parallel_tool_calls"] is True
         assert "parallel_tool_calls" not in merge_under(format, kept, tool_choice="none")
+        both = merge_under(format, kept | {"parallel_tool_calls": True})
+        assert both["parallel_tool_calls"] is True
 
 
 def test_a_request_s_choice_may_name_a_tool_of_the_preset() -> None:
