@@ -142,7 +142,8 @@ def test_the_admin_has_no_barriers(
 ) -> None:
     tab = sign_in(browser, facts, width=width, theme=theme)
     lists = ("", "accounts/account/", "interns/intern/")
-    for path in (*lists, "accounts/apikey/add/", "routing/endpoint/add/"):
+    forms = ("accounts/apikey/add/", "auth/group/add/", "routing/endpoint/add/")
+    for path in (*lists, *forms):
         tab.goto(f"/admin/{path}")
         tab.wait_for_load_state("networkidle")
         assert (path, list_faults(tab)) == (path, [])

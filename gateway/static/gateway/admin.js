@@ -1,5 +1,5 @@
-// Boxes that search as one types stand in for a field and have no name of their own: they get its
-// label's, once the library has built them.
+// What the libraries of the admin leave without a name or a role gets one, once they have built it.
+// Boxes that search as one types stand in for a field: they are named by its label.
 (function () {
   "use strict";
 
@@ -11,6 +11,10 @@
       box.querySelectorAll('[role="combobox"], [role="textbox"], [role="searchbox"]').forEach(function (part) {
         part.setAttribute("aria-label", label.textContent.replace("*", "").trim());
       });
+    });
+    // A name needs a role, and a plain span has none.
+    document.querySelectorAll("span.help-tooltip[aria-label]:not([role])").forEach(function (icon) {
+      icon.setAttribute("role", "img");
     });
   }
 
