@@ -198,6 +198,8 @@ def test_routers_are_named_and_concrete_models_are_not() -> None:
 
     assert {name: resolve_all(name).virtual for name in routers} == routers
     assert resolve_all("acme/large", "router/free").virtual == "router/free"
+    # Only where a router finds none is it said which it looked at.
+    assert resolve_all("router/free").pool == ()
 
 
 def test_of_equally_new_models_the_one_without_a_variant_is_the_latest() -> None:
