@@ -49,6 +49,7 @@ test-for: installed-dev ## Run the tests that a change can touch: make test-for 
 	@tests=$$($(BIN)/python -m tests.support.affected $(filter-out $@,$(MAKECMDGOALS))) && \
 	GATEWAY_TEST_STORES=postgres $(LANE) -m "$(WHOLE)" $$tests
 
+test-nightly: export GATEWAY_TEST_FORKS = 0
 test-nightly: installed-dev ## Run the long variants, then what is measured, alone
 	@status=0; \
 	GATEWAY_TEST_STORES=postgres $(LANE) --timeout=900 -m nightly || status=$$?; \

@@ -211,11 +211,11 @@ def _find_person(account: Account, identity: Identity, user: User | None) -> Sci
 
 
 def _recognize(identity: Identity, accounts: Collection[UUID]) -> User | None:
-    """Somebody whom a directory of these accounts brought. The id is what a claim has, or the
-    person's user name where no claim is set to have it.
+    """Somebody whom a directory of these accounts brought under the id that a claim has, or under
+    the person's user name where no claim is set to have it.
 
-    A provider that lets people choose their names gives nobody the place of another person. Others
-    are members without a directory, operators, people whom a provider brought, and people of
+    So a provider that lets people choose their names gives nobody the place of another. It is never
+    a member without a directory, an operator, a person whom a provider brought, or somebody of
     another account.
     """
     # A file of groups names members of whom no directory has said anything.

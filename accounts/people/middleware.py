@@ -61,8 +61,8 @@ class SignInRate:
 
     Few forms are looked at at once: they wait for one another's rows, and many would meanwhile
     hold all connections that requests need. Those of browsers in which somebody has signed in do
-    not wait for those of strangers. Of strangers' forms only one of each address waits at a time.
-    So whoever sends a crowd from some addresses waits once per address, and keeps nobody else out.
+    not wait for those of strangers. Of strangers' forms one of each address waits for the room, and
+    its others wait for that one. So a crowd from some addresses keeps nobody else out.
     """
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponseBase]) -> None:

@@ -4,15 +4,16 @@ In the shared cache each request under way has a place with an end. Its process 
 while the request lasts, so places of a process that died end by themselves. While the store does
 not answer each process counts for itself, so that there is always a limit.
 
-A place that is given back within `SPARE_S` of the store's word serves the process's next request.
-Each word is good for all places that the process has then. So a busy limit costs a round trip now
-and then, and fewer than it lets requests through.
+A place that is given back within `SPARE_S` of the store's last answer serves the process's next
+request. Each answer is good for all places of its scope that the process has. So a busy limit costs
+fewer round trips than it admits requests.
 """
 
 import math
 import os
 import secrets
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -26,8 +27,9 @@ from gateway.shared_cache import LuaScript, SharedCache, cache_key, shared_cache
 # A place whose process says nothing for this long is free again.
 LEASE_S: Final = 30
 RENEW_EVERY_S: Final = 10.0
-# How long the store's word lets a process use a place anew. Other processes do without it as long,
-# and whatever is wrong with the count (a limit made smaller, a store that forgot) lasts no longer.
+# How long the store's answer lets a process use a place anew. Other processes do without it as
+# long, and a limit that was made smaller is kept that much later. What a store forgot returns with
+# the next renewal.
 SPARE_S: Final = 0.5
 # A process keeps this share of a limit's places at most, and none where half of them are taken.
 # What it keeps would be refused to others.
@@ -77,13 +79,21 @@ class Place(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class _StorePlace:
-    """A place as the store knows it. A request may have it until that moment of the process's own
-    clock, 0 where the store has not said so. The process keeps `spare_max` of the scope's places at
-    most."""
+    """A place as the store knows it. A request may use it anew where the store has said so."""
 
     name: str
-    until: float = 0.0
-    spare_max: int = 0
+    is_lent: bool = False
+
+
+class _Loan(NamedTuple):
+    """Until when the process may use its lent places of a scope anew, by its own clock, and how
+    many of them it may keep."""
+
+    until: float
+    spare_max: int
+
+
+_NO_LOAN: Final = _Loan(0.0, 0)
 
 
 class ConcurrencyLimiter:
@@ -103,7 +113,10 @@ class ConcurrencyLimiter:
         # By scope, and by the request's own name: two that have the same place in turn differ.
         self._held: dict[str, dict[str, _StorePlace]] = {}
         self._spare: dict[str, list[_StorePlace]] = {}
-        # None of them ends before that moment.
+        # Of each scope with places, where the store has lent some, and how many of those are held.
+        self._loans: dict[str, _Loan] = {}
+        self._lent: Counter[str] = Counter()
+        # No spare place ends before that moment.
         self._spare_end = math.inf
         self._given_back: list[Place] = []
         self._will_renew = self._will_flush = self._will_sweep = False
@@ -130,6 +143,7 @@ class ConcurrencyLimiter:
             scope = bound.scope
             if spare := all_spare.get(scope):
                 store_place = spare.pop()
+                self._lent[scope] += 1
             else:
                 wanted.append(bound)
                 store_place = _StorePlace(name)
@@ -144,7 +158,7 @@ class ConcurrencyLimiter:
         try:
             orders = [(bound.scope, name, bound.most) for bound in wanted]
             given_back, self._given_back = self._given_back, []
-            known = [self._list_known(bound.scope) for bound in wanted]
+            lent = [self._lent[bound.scope] for bound in wanted]
             answer = self._ask(orders, given_back)
         except BaseException:
             self.give_back(places)
@@ -158,21 +172,17 @@ class ConcurrencyLimiter:
                 self._end(place)
             return wanted[reached - 1]
         until = self._clock() + SPARE_S
-        for bound, own, taken in zip(wanted, known, earlier, strict=False):
+        for bound, own, taken in zip(wanted, lent, earlier, strict=False):
             # A store that counts less than this process alone has forgotten some of its places.
-            if 2 * taken >= bound.most or taken < len(own):
+            if 2 * taken >= bound.most or taken < own:
                 continue
             if asked := self._held.get(bound.scope, {}).get(name):
-                own.append(asked)
-            spare_max = min(bound.most // _SPARE_SHARE, _SPARE_MAX)
-            for each in own:
-                each.until, each.spare_max = until, spare_max
+                asked.is_lent = True
+                self._lent[bound.scope] += 1
+                spare_max = min(bound.most // _SPARE_SHARE, _SPARE_MAX)
+                self._loans[bound.scope] = _Loan(until, spare_max)
         self._renew_later()
         return places
-
-    def _list_known(self, scope: str) -> list[_StorePlace]:
-        """The places under way in a scope that the store has given to be used anew."""
-        return [place for place in self._held.get(scope, {}).values() if place.until]
 
     def give_back(self, places: Sequence[Place]) -> None:
         """End these places. Nobody waits for it; ended twice, they end once."""
@@ -184,17 +194,21 @@ class ConcurrencyLimiter:
         place = self._drop(ended)
         if place is None:
             return False
-        spare = self._spare.get(ended.scope, [])
-        if len(spare) < place.spare_max and place.until > self._clock():
+        scope, spare = ended.scope, self._spare.get(ended.scope, [])
+        loan = self._loans.get(scope, _NO_LOAN) if place.is_lent else _NO_LOAN
+        if len(spare) < loan.spare_max and loan.until > self._clock():
             if not spare:
-                self._spare[ended.scope] = spare
+                self._spare[scope] = spare
             spare.append(place)
-            if place.until < self._spare_end:
-                self._spare_end = place.until
+            if loan.until < self._spare_end:
+                self._spare_end = loan.until
             if not self._will_sweep:
                 self._sweep_later()
-        elif self._store.is_configured:
-            self._return(Place(ended.scope, place.name))
+            return True
+        if scope not in self._held and not spare:
+            self._loans.pop(scope, None)
+        if self._store.is_configured:
+            self._return(Place(scope, place.name))
         return True
 
     def count_own(self, scope: str) -> int:
@@ -210,8 +224,11 @@ class ConcurrencyLimiter:
     def _drop(self, place: Place) -> _StorePlace | None:
         held = self._held.get(place.scope)
         dropped = None if held is None else held.pop(place.name, None)
+        if dropped is not None and dropped.is_lent:
+            self._lent[place.scope] -= 1
         if held is not None and not held:
             del self._held[place.scope]
+            del self._lent[place.scope]
         return dropped
 
     def _return(self, place: Place) -> None:
@@ -240,12 +257,15 @@ class ConcurrencyLimiter:
         """Give back what may not be used any more at that moment."""
         spare, self._spare, self._spare_end = self._spare, {}, math.inf
         for scope, places in spare.items():
-            if left := [place for place in places if place.until > now]:
-                self._spare[scope] = left
-                self._spare_end = min(self._spare_end, *(place.until for place in left))
+            until = self._loans.get(scope, _NO_LOAN).until
+            if places and until > now:
+                self._spare[scope] = places
+                self._spare_end = min(self._spare_end, until)
+                continue
+            if scope not in self._held:
+                self._loans.pop(scope, None)
             for place in places:
-                if place.until <= now:
-                    self._return(Place(scope, place.name))
+                self._return(Place(scope, place.name))
 
     def _renew_later(self) -> None:
         if self._held and not self._will_renew and self._store.is_configured:

@@ -28,6 +28,8 @@ MINUTE_S: Final = 60
 DAY_S: Final = 86_400
 # Of scopes that this process remembers; the longest unused goes first.
 _SCOPES_MAX: Final = 20_000
+# Of the scopes of whole requests, which are some hundred names each where rules are many.
+_REQUESTS_MAX: Final = 1_000
 _RECALL_S: Final = 1.0
 
 
@@ -118,7 +120,8 @@ class RateLimiter:
             asking.wait()
             starts = self._leases.take(limits)
             return self._ask(scopes, limits) if starts is None else WindowsTaken(limits, starts)
-        event = self._asking[scopes] = Event()
+        event = Event()
+        _keep(self._asking, scopes, event, _REQUESTS_MAX)
         try:
             return self._ask(scopes, limits)
         finally:
@@ -136,7 +139,7 @@ class RateLimiter:
             more, at_s = answer.more, answer.at_s
             self._leases.put(limits, taken.starts, more, at_s=at_s, asked_at=asked_at)
             if scopes not in self._asking:
-                _keep(self._asking, scopes, None)
+                _keep(self._asking, scopes, None, _REQUESTS_MAX)
         if isinstance(taken, Exceeded):
             _keep(self._refused, taken.limit.scope, (self._clock(), taken.used))
         return taken
@@ -245,10 +248,10 @@ class RateLimiter:
         _keep(self._counts, scope, count)
 
 
-def _keep(kept: OrderedDict[Name, T], scope: Name, value: T) -> None:
+def _keep(kept: OrderedDict[Name, T], scope: Name, value: T, most: int | None = None) -> None:
     kept[scope] = value
     kept.move_to_end(scope)
-    if len(kept) > _SCOPES_MAX:
+    if len(kept) > (_SCOPES_MAX if most is None else most):
         kept.popitem(last=False)
 
 

@@ -38,8 +38,8 @@ _Name = Annotated[str, Field(min_length=1, max_length=200)] | None
 
 
 def is_fitting_burst(burst: int, requests_per_minute: int | None) -> bool:
-    """Whether a burst is at least a minute's share and takes at least a second. Windows are whole
-    seconds, and a smaller one would let less through than the minute."""
+    """Whether a burst is at most `requests_per_minute` and at least a sixtieth of it, its share of
+    one second. A smaller burst would let less through than the minute."""
     return requests_per_minute is not None and (burst <= requests_per_minute <= MINUTE_S * burst)
 
 

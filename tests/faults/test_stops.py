@@ -24,6 +24,12 @@ PLAIN = [bench.model("plain/first", bench.endpoint("first"))]
 SAID = event(content("Said."))
 
 
+@pytest.fixture(autouse=True)
+def as_deployed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stop meets what a start has imported, and how it was patched."""
+    monkeypatch.setenv("GATEWAY_TEST_FORKS", "0")
+
+
 @pytest.mark.both
 def test_a_stop_leaves_no_money_held_and_no_call_untold(desk_on: Open) -> None:
     desk = desk_on(PLAIN)

@@ -66,8 +66,8 @@ class StartGateway:
         is_forked: bool = True,
         **env: str,
     ) -> GatewayServer:
-        """The same, not started yet; `project` is the checkout that it runs. A test of starts or
-        stops has it not `is_forked`."""
+        """The same, not started yet; `project` is the checkout that it runs. It is
+        `is_forked` but in tests of starts and stops, and wherever GATEWAY_TEST_FORKS is 0."""
         home = self._folder / f"gateway-{len(self._servers)}"
         home.mkdir()
         redis = "" if redis_url == "none" else redis_url or self._bed.redis_url

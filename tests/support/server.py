@@ -25,8 +25,8 @@ class GatewayServer:
     """Listens on a socket this process opened, so a restart keeps its address.
 
     `env` is the whole environment of the server and its commands; `folder` takes the logs.
-    `project` is the checkout that the next process runs. Where a test is about starts or stops,
-    it is not `is_forked`.
+    `project` is the checkout that the next process runs. One that `is_forked` begins with the
+    libraries imported; what is measured, or is about starts and stops, begins as it is deployed.
     """
 
     def __init__(
@@ -36,7 +36,7 @@ class GatewayServer:
         folder: Path,
         worker: bool = False,
         project: Path = PROJECT,
-        is_forked: bool = True,
+        is_forked: bool = False,
     ) -> None:
         self.folder = folder
         self.project = project
