@@ -29,10 +29,12 @@ class GatewayConfig(AppConfig):
     name = "gateway"
 
     def ready(self) -> None:
+        from gateway.database import keepalive
         from gateway.doctor import findings
         from gateway.metrics import host
 
         host.register()
+        keepalive.register()
         for subject, function in _EXAMINATIONS.items():
             findings.register(subject, f"gateway.doctor.{function}")
 

@@ -1,10 +1,11 @@
 """Where the gateway keeps its files, listens, stores and logs; DATABASE_URL and REDIS_URL as Django
 and Celery want them."""
 
-from typing import Any, Final
+from typing import Any
 from urllib.parse import parse_qsl
 
 from gateway import env
+from gateway.database.keepalive import CLIENT_KEEPALIVE
 from gateway.env import SettingError
 from gateway.environment.redis_url import (
     CLUSTER_SCHEME,
@@ -22,20 +23,6 @@ from gateway.home import home, keep_private, private_folder, secret
 _SQLITE_PRAGMAS = "PRAGMA journal_mode=WAL;PRAGMA synchronous=FULL;PRAGMA foreign_keys=ON;"
 
 
-# A machine without power or cable says no farewell. Both ends of a connection notice within half
-# a minute. Else the locks of its transaction would keep others waiting for the kernel's two hours.
-_CLIENT_KEEPALIVE: Final[dict[str, int]] = {
-    "keepalives_idle": 10,
-    "keepalives_interval": 5,
-    "keepalives_count": 3,
-    "tcp_user_timeout": 25_000,
-}
-_SERVER_KEEPALIVE: Final = (
-    "-c tcp_keepalives_idle=10 -c tcp_keepalives_interval=5 -c tcp_keepalives_count=3"
-    " -c tcp_user_timeout=25000"
-)
-
-
 def read_database_settings(
     name: str = "DATABASE_URL", *, pool_size: int, pool_timeout_s: float, has_pooler: bool
 ) -> dict[str, Any]:
@@ -49,13 +36,8 @@ def read_database_settings(
         return _build_sqlite_settings(path[1:] if path.startswith("//") else path)
     if not parts.path.strip("/"):
         raise SettingError(name, "names no database")
-    options: dict[str, Any] = dict(parse_qsl(parts.query))
-    options.setdefault("connect_timeout", 2)
-    for option, value in _CLIENT_KEEPALIVE.items():
-        options.setdefault(option, value)
-    # A pooler knows no such options of a session, and notices by its own.
-    if not has_pooler:
-        options["options"] = f"{_SERVER_KEEPALIVE} {options.get('options', '')}".rstrip()
+    options: dict[str, Any] = {"connect_timeout": 2, **CLIENT_KEEPALIVE}
+    options |= parse_qsl(parts.query)
     options["pool"] = {
         "min_size": 0,
         "max_size": pool_size,

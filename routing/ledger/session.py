@@ -23,6 +23,7 @@ from django.db import connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from gateway.database.db import under_gevent
+from gateway.database.keepalive import select_url_parameters
 from gateway.http.jsonio import JsonObject
 from routing.ledger.pipeline import Pipeline, insert_sql, split_rows
 from routing.ledger.tickets import new_event
@@ -267,7 +268,8 @@ class CooperativeConnection(psycopg.Connection[Any]):
 
 def _open_postgresql(parameters: JsonObject) -> Any:
     foreign = ("cursor_factory", "prepare_threshold")
-    options = _KEEPALIVE | {k: v for k, v in parameters.items() if k not in foreign}
+    own = select_url_parameters(parameters)
+    options = _KEEPALIVE | {k: v for k, v in own.items() if k not in foreign}
     if settings.DATABASE_POOLER:
         options["prepare_threshold"] = None
     if under_gevent():

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import psycopg
 import pytest
-from django.db import connection
+from django.db import connection, connections
 from gevent import Timeout
 
 from gateway.http.errors import Unavailable
@@ -53,6 +53,18 @@ def direct() -> LedgerSession:
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(session_module, "_open_postgresql", PLAIN)
         return LedgerSession()
+
+
+def test_the_writer_waits_for_a_peer_that_vanished_as_the_url_says_or_five_seconds(
+    stores: Bed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def read_timeout() -> str:
+        with LedgerSession()._raw as raw:
+            return str(raw.info.get_parameters()["tcp_user_timeout"])
+
+    assert read_timeout() == "5000"
+    monkeypatch.setitem(connections.settings["default"]["OPTIONS"], "tcp_user_timeout", "25000")
+    assert read_timeout() == "25000"
 
 
 @pytest.mark.parametrize("committed", [True, False])
