@@ -3,15 +3,12 @@ A later migration does the same to other tables.
 
 The rows that are there stay where they are, as the partition of all time up to the month after
 next. A partition has the primary key of its own. Whoever writes a record again writes the same
-moment, and so meets it in the same partition.
+moment, and so meets it in the same partition. `migrate` limits how long a lock is waited for.
 """
 
 from datetime import UTC, datetime
 
 from django.db import migrations, transaction
-
-# Whoever writes waits behind this lock, and this lock behind whoever reads: `migrate` tries again.
-LOCK = "SET LOCAL lock_timeout = '800ms'"
 
 
 def split_by_month(apps, schema_editor):
@@ -34,7 +31,6 @@ def split_table(schema_editor, table, moment, key):
             return
         # Checked while everybody goes on writing: what is attached is not read again then.
         with transaction.atomic(using=schema_editor.connection.alias):
-            cursor.execute(LOCK)
             cursor.execute(f'ALTER TABLE {table} DROP CONSTRAINT IF EXISTS {before}')
             cursor.execute(
                 f'ALTER TABLE {table} ADD CONSTRAINT {before}'
@@ -42,7 +38,6 @@ def split_table(schema_editor, table, moment, key):
             )
         cursor.execute(f'ALTER TABLE {table} VALIDATE CONSTRAINT {before}')
         with transaction.atomic(using=schema_editor.connection.alias):
-            cursor.execute(LOCK)
             cursor.execute(f'LOCK TABLE {table} IN ACCESS EXCLUSIVE MODE')
             indexes = list_indexes(cursor, table)
             number = take_identity(cursor, table, key)
@@ -74,7 +69,6 @@ def join_table(schema_editor, table, key):
         if not is_split(cursor, table):
             return
         with transaction.atomic(using=schema_editor.connection.alias):
-            cursor.execute(LOCK)
             cursor.execute(f'LOCK TABLE {table} IN ACCESS EXCLUSIVE MODE')
             indexes = list_indexes(cursor, table)
             cursor.execute(f'CREATE TABLE {table}_whole (LIKE {table} INCLUDING DEFAULTS)')

@@ -22,11 +22,13 @@ WAITS = "SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = %s::regc
 
 
 @pytest.mark.thorough
-def test_a_migration_gives_way_until_the_table_is_free(stores: Bed) -> None:
+@pytest.mark.parametrize("pooler", ["0", "1"])
+def test_a_migration_gives_way_until_the_table_is_free(stores: Bed, pooler: str) -> None:
     if not stores.is_postgres:
         return
     url = stores.create()
     env = stores.environment(home=stores.folder, database_url=url, redis_url="")
+    env["DATABASE_POOLER"] = pooler
     run = partial(manage_process, env, "migrate", "routing", timeout_s=300)
     assert run("0030").status == 0
     with (
