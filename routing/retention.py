@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple
 
 from django.conf import settings
 from django.db import OperationalError, connection, transaction
+from django.db.models import Exists, F, OuterRef, Subquery
 
 from routing.history.models import (
     GenerationContent,
@@ -33,6 +34,7 @@ _LOCK: Final = "SET LOCAL lock_timeout = '300ms'"
 _MONTHS_AHEAD: Final = 2
 _MOMENT: Final = r"(?:'([^']+)'|MINVALUE)"
 _BOUNDS: Final = re.compile(rf"FOR VALUES FROM \({_MOMENT}\) TO \('([^']+)'\)")
+_SOON: Final = timedelta(seconds=5)
 # What is left is for the next run.
 _WORK_S: Final = 240.0
 _RECORDS: Final[tuple[tuple[Any, str], ...]] = (
@@ -68,13 +70,26 @@ def forget_expired(now: datetime, *, work_s: float = _WORK_S) -> int:
             rolled.save(update_fields=["forgotten_before"])
     stop_at = time.monotonic() + work_s
     # Only generations say whose feedback it is, so it leaves before them.
-    deleted = delete_older(GenerationFeedback, "generation_at", before, stop_at=stop_at)
+    deleted = _mend_moments()
+    deleted += delete_older(GenerationFeedback, "generation_at", before, stop_at=stop_at)
     return deleted + sum(_forget(model, column, before, stop_at) for model, column in _RECORDS)
 
 
 def forget_facts(now: datetime, *, work_s: float = _WORK_S) -> int:
     """Let figures leave that no query reaches any more, in the same way."""
     return _forget(GenerationFact, "at", now - FACTS_KEPT, time.monotonic() + work_s)
+
+
+def _mend_moments() -> int:
+    """Feedback of a former version, which knew no `generation_at`, has the moment of its writing
+    there. It gets its generation's; where that has left before, it leaves too. Returns how many."""
+    own = Generation.objects.filter(pk=OuterRef("generation_id"))
+    # Few others come so soon after their generation's begin.
+    suspects = GenerationFeedback.objects.filter(generation_at__gte=F("created_at") - _SOON)
+    suspects.filter(Exists(own.exclude(created_at=OuterRef("generation_at")))).update(
+        generation_at=Subquery(own.values("created_at")[:1])
+    )
+    return suspects.filter(~Exists(own)).delete()[0]
 
 
 def _forget(model: Any, column: str, before: datetime, stop_at: float) -> int:

@@ -100,6 +100,27 @@ def test_old_requests_leave_and_their_sums_stay(mine: Office, settings: Any) -> 
 
 @pytest.mark.django_db
 @pytest.mark.both
+def test_feedback_of_a_version_that_knew_no_moments_leaves_with_its_generation(
+    mine: Office,
+) -> None:
+    roll_up(NOW)
+    count_calls(NOW)
+    GenerationFeedback.objects.all().delete()
+    for name in ("gen-0", "gen-6", "gone"):
+        GenerationFeedback.objects.create(
+            generation_id=name,
+            account_id=mine.account.pk,
+            api_key_id=mine.keys[0].pk,
+            category="other",
+            created_at=datetime.now(UTC),
+        )
+    assert forget_expired(NOW) == 5 * 4 + 2
+    left = GenerationFeedback.objects.get()
+    assert (left.generation_id, left.generation_at) == ("gen-6", NOON - DAY)
+
+
+@pytest.mark.django_db
+@pytest.mark.both
 def test_nothing_leaves_before_it_is_summed_up(mine: Office) -> None:
     assert forget_expired(NOW) == 0
     roll_up(NOW)
