@@ -112,7 +112,7 @@ def test_each_page_has_no_barriers_and_fits(facts: dict[str, Any], browser: Brow
     for place, (width, theme) in enumerate(LOOKS):
         tab = sign_in(browser, facts, width=width, theme=theme)
         for path in paths[place :: len(LOOKS)]:
-            tab.goto(path)
+            open_whole(tab, path)
             assert (path, list_faults(tab)) == (path, [])
 
 

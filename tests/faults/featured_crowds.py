@@ -186,7 +186,7 @@ FEATURES = {
     ),
     "tags and end users": Feature(
         # Of the key's own limit enough is left.
-        lambda outcome: 402 in outcome.statuses,
+        lambda outcome: bool(outcome.statuses & {402, 403}),
         lambda desk: changed_workspace(
             desk,
             end_user_budget={"reset_interval": "daily", "limit_usd": 10, "overrides": []},

@@ -9,6 +9,7 @@ from threading import Event
 
 import pytest
 
+from gateway.http.errors import Unavailable
 from routing.simulator.testing import SimulatedUpstream
 from tests.conformance.desk import CHAT, Desk
 from tests.faults import bench
@@ -41,6 +42,8 @@ from tests.support.ledger import Call, Ledger
 from tests.support.server import GatewayServer
 
 pytestmark = [pytest.mark.both, pytest.mark.thorough]
+# With the others some answers cost nothing, so a crowd need not come to the end of its balance.
+PAID_BY_ALL = [name for name, each in FEATURES.items() if 0 not in (each.owed_nano or ())]
 
 
 @pytest.fixture(scope="module")
@@ -61,22 +64,25 @@ def change_prices(desk: Desk, folder: Path, pricing: dict[str, str]) -> None:
     catalogue.write_text(bench.as_yaml(list_providers(desk.upstream), list_models(pricing)))
     desk.server.manage("load_catalogue", str(catalogue))
 
-    def are_shown() -> bool:
-        models = desk.server.get("/api/v1/models", key=desk.account.api_key).json()["data"]
-        shown = {each["id"]: each["pricing"]["prompt"] for each in models}
-        return bool(shown["plain/first"] == pricing["prompt"])
+    desk.server.wait_until(lambda: read_prompt_price(desk) == pricing["prompt"])
 
-    desk.server.wait_until(are_shown)
+
+def read_prompt_price(desk: Desk) -> str:
+    """Without a key: the gateway would remember it as it is before a feature is on."""
+    model = desk.server.get("/api/v1/model/plain/first").json()["data"]
+    return str(model["pricing"]["prompt"])
 
 
 @pytest.mark.parametrize("name", FEATURES)
 def test_a_crowd_spends_no_more_than_it_has(
     server: GatewayServer, simulator: SimulatedUpstream, tmp_path: Path, name: str
 ) -> None:
-    feature, has_even_place = FEATURES[name], list(FEATURES).index(name) % 2 == 0
-    new_pricing = DEARER if has_even_place else bench.CHEAP
+    feature = FEATURES[name]
     simulator.clear()
     desk = Desk(server, simulator, seed_account(server, credits_usd=CREDITS_USD))
+    # Another crowd may have changed them before.
+    is_cheap = read_prompt_price(desk) == bench.CHEAP["prompt"]
+    new_pricing = DEARER if is_cheap else bench.CHEAP
     path = f"/keys/{desk.account.api_key_hash}"
     assert desk.manage("PATCH", path, {"limit": LIMIT_USD}).status_code == 200
     feature.set_up(desk)
@@ -122,7 +128,7 @@ def test_a_crowd_spends_no_more_than_it_has(
 
 
 @pytest.mark.parametrize("usage", [USAGE, OVERRUN], ids=["as_estimated", "above_estimates"])
-@pytest.mark.parametrize("name", FEATURES)
+@pytest.mark.parametrize("name", PAID_BY_ALL)
 def test_two_keys_overdraw_a_balance_by_the_calls_in_flight_and_no_more(
     server: GatewayServer, simulator: SimulatedUpstream, name: str, usage: dict[str, int]
 ) -> None:
@@ -139,22 +145,27 @@ def test_two_keys_overdraw_a_balance_by_the_calls_in_flight_and_no_more(
     heard = at_a_time(
         AT_ONCE, REQUESTS, lambda number: stay(desk, number, feature, keys[number % 2])
     )
-    is_paid_by_all = 0 not in (feature.owed_nano or ())
-    if is_paid_by_all:
-        ask_until_unpaid(desk, feature, heard, other)
+    ask_until_unpaid(desk, feature, heard, other)
 
     calls = _read_calls(desk)
     _list_whole(heard, calls, feature)
     spent_nano = sum(call.charge_nano for call in calls.values())
     excess_nano = max(0, *(call.charge_nano - call.hold_nano for call in calls.values()))
     assert spent_nano <= feature.limit_nano + AT_ONCE * excess_nano
-    if is_paid_by_all:
-        assert (excess_nano > 0) is (usage is OVERRUN)
-        left_nano = feature.limit_nano - spent_nano
-        assert left_nano < max(call.hold_nano for call in calls.values())
-        if left_nano < 0:
-            assert all(is_unpaid(stay(desk, 1, feature, key)) for key in keys)
+    assert (excess_nano > 0) is (usage is OVERRUN)
+    left_nano = feature.limit_nano - spent_nano
+    assert left_nano < max(call.hold_nano for call in calls.values())
+    if left_nano < 0:
+        assert all(is_unpaid(stay(desk, 1, feature, key)) for key in keys)
+    # Of several parts the balance may end before a second one finds its hold.
+    assert feature.owed_nano is None or feature.happened(Outcome(desk, heard, calls))
     server.check_books()
+
+
+def is_without_hold(answer: Heard) -> bool:
+    """Whether the gateway itself refused, before it asked an upstream: those' 503 say more."""
+    error = answer.body.get("error") if isinstance(answer.body, dict) else None
+    return answer.status == 503 and error is not None and error["message"] == Unavailable.message
 
 
 def _send_twice(desk: Desk, feature: Feature) -> tuple[int, str | None]:
@@ -182,9 +193,10 @@ def _read_calls(desk: Desk) -> dict[str, Call]:
 
 def _list_whole(heard: list[Heard], calls: dict[str, Call], feature: Feature) -> list[Heard]:
     """The whole answers, each of which cost what it says. All others are refusals."""
-    # 503 for want of time on a busy machine.
-    odd = [each for each in heard if each.status not in {200, 402, 503, *feature.refusals}]
-    assert not odd
+    odd = [each for each in heard if each.status not in {200, 402, *feature.refusals}]
+    # A hold that a busy machine places too late: once for all who wait for it together.
+    assert all(is_without_hold(each) for each in odd), odd
+    assert len(odd) <= AT_ONCE
     whole = [each for each in heard if each.cost_nano is not None]
     assert whole
     for each in whole:
