@@ -308,8 +308,8 @@ def show_requests(request: HttpRequest, page: PageContext) -> HttpResponse:
 
 
 def _hash_list(page: PageContext, wanted: RequestFilter, found: Page[RequestRow]) -> str:
-    shown = repr((page.period.value, wanted, found)).encode()
-    return f'"{hashlib.md5(shown, usedforsecurity=False).hexdigest()}"'
+    content = repr((page.period.value, wanted, found)).encode()
+    return f'"{hashlib.md5(content, usedforsecurity=False).hexdigest()}"'
 
 
 @page

@@ -156,13 +156,13 @@ def test_a_csv_has_the_list_with_money_in_full(client: Client, team: Team) -> No
 
 def test_a_live_list_is_made_again_only_when_it_changed(client: Client, team: Team) -> None:
     live = reverse("console:requests") + "?part=rows"
-    shown = {"If-None-Match": client.get(live).headers["ETag"]}
-    assert client.get(live, headers=shown).status_code == 304
-    assert client.get(f"{live}&model=other", headers=shown).status_code == 200
+    condition = {"If-None-Match": client.get(live).headers["ETag"]}
+    assert client.get(live, headers=condition).status_code == 304
+    assert client.get(f"{live}&model=other", headers=condition).status_code == 200
 
     ask(team.keys["own"], "gen-new")
 
-    assert "gen-new" in list_ids(client.get(live, headers=shown).text)
+    assert "gen-new" in list_ids(client.get(live, headers=condition).text)
 
 
 def test_a_lost_request_is_lost_everywhere(client: Client, team: Team) -> None:

@@ -45,7 +45,7 @@ _VALUES = {
 _OWN = {"kind": "'usage'", "rating": "'up'", "status": "200"}
 
 
-def tell(line: str) -> None:
+def write_line(line: str) -> None:
     sys.stdout.write(f"{line}\n")
     sys.stdout.flush()
 
@@ -106,9 +106,21 @@ class Writers:
                 self.longest_s[table] = max(self.longest_s[table], took_s)
 
 
-def test_no_migration_keeps_writers_of_a_large_table_waiting(stores: Bed) -> None:
+@pytest.fixture
+def url(stores: Bed) -> Iterator[str]:
     url = stores.create(migrated=False)
+    yield url
+    stores.drop(url)
+
+
+@pytest.fixture
+def host(stores: Bed, url: str) -> Iterator[ManageHost]:
     host = ManageHost(stores.environment(home=stores.folder, database_url=url, redis_url=""))
+    yield host
+    host.close()
+
+
+def test_no_migration_keeps_writers_of_a_large_table_waiting(url: str, host: ManageHost) -> None:
     for app, number in BEFORE:
         assert host.run("migrate", app, number).status == 0
     with psycopg.connect(url) as database:
@@ -116,7 +128,7 @@ def test_no_migration_keeps_writers_of_a_large_table_waiting(stores: Bed) -> Non
         for table in GROWING:
             begun = time.monotonic()
             fill(database, table)
-            tell(f"{table}: {GROWING[table]} rows in {time.monotonic() - begun:.1f} s")
+            write_line(f"{table}: {GROWING[table]} rows in {time.monotonic() - begun:.1f} s")
     with psycopg.connect(url, autocommit=True) as database:
         database.execute("ANALYZE")
     plan = host.run("showmigrations", "--plan").stdout.splitlines()
@@ -133,7 +145,5 @@ def test_no_migration_keeps_writers_of_a_large_table_waiting(stores: Bed) -> Non
                 assert done.status == 0, done.stderr
                 table, longest_s = max(writers.take().items(), key=lambda each: each[1])
                 waits[f"{app}.{name}"] = (longest_s, table, took_s)
-                tell(f"{app}.{name}: {longest_s:.2f} s of {took_s:.1f} s, {table}")
-    host.close()
-    stores.drop(url)
+                write_line(f"{app}.{name}: {longest_s:.2f} s of {took_s:.1f} s, {table}")
     assert {name: each for name, each in waits.items() if each[0] > LOCK_S} == {}

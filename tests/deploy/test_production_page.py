@@ -54,9 +54,9 @@ def enter(script: str, *, check: bool = True) -> subprocess.CompletedProcess[str
 
 
 @pytest.fixture(scope="module")
-def said(machine: str) -> dict[str, str]:
+def outputs(machine: str) -> dict[str, str]:
     """What each block wrote, in the page's order."""
-    found = {}
+    outputs = {}
     for name, block in BLOCKS.items():
         if name == "packages":
             # They are in the image that this root is; a mirror is not always there.
@@ -70,17 +70,17 @@ def said(machine: str) -> dict[str, str]:
             enter(
                 f"cp {AUTHORITY} /usr/local/share/ca-certificates/own.crt; update-ca-certificates"
             )
-        found[name] = enter(block).stdout
-    return found
+        outputs[name] = enter(block).stdout
+    return outputs
 
 
-def read_keys(said: dict[str, str]) -> dict[str, str]:
-    lines = said["operator"].splitlines()
+def read_keys(outputs: dict[str, str]) -> dict[str, str]:
+    lines = outputs["operator"].splitlines()
     return dict(line.split(": ", 1) for line in lines if ": " in line)
 
 
-def test_every_block_of_the_page_works_in_its_order(said: dict[str, str]) -> None:
-    keys = read_keys(said)
+def test_every_block_of_the_page_works_in_its_order(outputs: dict[str, str]) -> None:
+    keys = read_keys(outputs)
     enter("runuser -u gateway -- true && test -s /var/lib/gateway-backups/*.dump")
     # The link is behind the proxy as well, and begins with a page that asks before it signs in.
     assert keys["url"].startswith("https://localhost/console/link/")
@@ -95,8 +95,10 @@ def test_every_block_of_the_page_works_in_its_order(said: dict[str, str]) -> Non
     assert enter("ls -d /var/lib/gateway/run/web/* | wc -l").stdout.strip() == "2"
 
 
-def test_systemd_reloads_restarts_and_stops_what_the_page_installed(said: dict[str, str]) -> None:
-    headers = ("X-Forwarded-Proto: https", f"Authorization: Bearer {read_keys(said)['api_key']}")
+def test_systemd_reloads_restarts_and_stops_what_the_page_installed(
+    outputs: dict[str, str],
+) -> None:
+    headers = ("X-Forwarded-Proto: https", f"Authorization: Bearer {read_keys(outputs)['api_key']}")
     options = " ".join(f"-H '{each}'" for each in headers)
     call = f"curl -s -o /dev/null -w '%{{http_code}}\\n' {options} http://127.0.0.1:8000/api/v1/key"
     calls = f"while [ ! -e /tmp/over ]; do {call}; done > /tmp/answers"

@@ -138,7 +138,7 @@ def test_each_text_bar_and_line_of_the_diagram_has_its_place():
     report = build_report([Example((0.7, 0.3), 0)])
     root = ElementTree.fromstring(draw_reliability("small", report, report))  # noqa: S314 - Our own.
     texts = root.findall("{http://www.w3.org/2000/svg}text[@text-anchor]")
-    placed = {tuple(each.get(name) for name in ("x", "y", "text-anchor")) for each in texts}
+    places = {tuple(each.get(name) for name in ("x", "y", "text-anchor")) for each in texts}
 
     assert root.get("viewBox") == "0 0 792 456"
     expected = {("396", "446", "middle")}
@@ -147,7 +147,7 @@ def test_each_text_bar_and_line_of_the_diagram_has_its_place():
         levels = [(f"{left - 6}", f"{388 - n * 80}", "end") for n in range(5)]
         count, axis = (f"{left + 240}", "379", "middle"), (f"{left + 160}", "422", "middle")
         expected |= {*ticks, *levels, count, axis, (f"{left}", "52", "start")}
-    assert placed == expected
+    assert places == expected
     bar = root.find("{http://www.w3.org/2000/svg}rect[@class='bar']")
     sure = root.find("{http://www.w3.org/2000/svg}line[@class='sure']")
     assert bar is not None
