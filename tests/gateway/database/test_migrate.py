@@ -1,6 +1,6 @@
 """Migrations beside others at work: who reads a table for long, and what an abort left."""
 
-import time
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from functools import partial
@@ -18,22 +18,28 @@ from tests.support.bed import Bed
 from tests.support.manage import manage_process
 
 TABLE = "routing_usagerolled"
+# A migration that never gives way would block the writer for ever.
+PATIENCE = "-c statement_timeout=60s"
 WAITS = "SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = %s::regclass"
+
+
+@pytest.fixture
+def url(stores: Bed) -> Iterator[str]:
+    url = stores.create()
+    yield url
+    stores.drop(url)
 
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("pooler", ["0", "1"])
-def test_a_migration_gives_way_until_the_table_is_free(stores: Bed, pooler: str) -> None:
-    if not stores.is_postgres:
-        return
-    url = stores.create()
+def test_a_migration_gives_way_until_the_table_is_free(stores: Bed, url: str, pooler: str) -> None:
     env = stores.environment(home=stores.folder, database_url=url, redis_url="")
     env["DATABASE_POOLER"] = pooler
     run = partial(manage_process, env, "migrate", "routing", timeout_s=300)
     assert run("0030").status == 0
     with (
         psycopg.connect(url) as reader,
-        psycopg.connect(url, autocommit=True) as writer,
+        psycopg.connect(url, autocommit=True, options=PATIENCE) as writer,
         ThreadPoolExecutor() as pool,
     ):
         reader.execute(f"SELECT FROM {TABLE}")
@@ -44,15 +50,12 @@ def test_a_migration_gives_way_until_the_table_is_free(stores: Bed, pooler: str)
             return bool(row and row[0])
 
         processes.eventually(is_waiting, within_s=240, what="the migration's wait", log=None)
-        begun = time.monotonic()
         # It stands in the queue behind the migration, and the reader never ends.
         writer.execute(f"DELETE FROM {TABLE}")  # noqa: S608 - A constant.
-        assert time.monotonic() - begun < 10
         reader.rollback()
         outcome = migration.result()
     assert outcome.status == 0
     assert "tried again" in outcome.stderr
-    stores.drop(url)
 
 
 @pytest.mark.django_db(transaction=True)
