@@ -1,6 +1,7 @@
 """Histograms are precise, tallies add up and survive being packed, windows forget; and thin data
 says nothing."""
 
+import zlib
 from collections import Counter
 from typing import Any
 
@@ -305,3 +306,11 @@ def test_what_was_dumped_can_be_loaded() -> None:
     assert sums(other) == sums(window) == {1: 5, 2: 1}
     assert advance_window(other, 104) == {1}
     assert sums(other) == {1: 3, 2: 1}
+
+
+def test_a_piece_of_more_than_four_mebibytes_is_not_unpacked() -> None:
+    largest = b"[]".ljust(4 * 1024 * 1024)
+    assert unpack_piece(zlib.compress(largest)) == []
+
+    with pytest.raises(ValueError, match="too large"):
+        unpack_piece(zlib.compress(largest + b" "))

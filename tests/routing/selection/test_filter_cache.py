@@ -7,6 +7,7 @@ from weakref import WeakSet
 from hypothesis import given
 from hypothesis import strategies as st
 
+from routing.selection.filters import list_filters
 from routing.selection.select import _KEPT_MAX, filter_endpoints, select
 from routing.selection.types import NO_POLICY, Policy, Requirements
 from tests.routing.selection import entries
@@ -52,6 +53,13 @@ def test_it_is_kept_for_whoever_says_nothing_of_their_own() -> None:
 
     assert filter_endpoints([model], ask._replace(prompt_tokens=11), NO_POLICY) is first
     assert filter_endpoints([model], ask, Policy()) is not first
+
+
+def test_a_policy_of_one_request_takes_the_place_of_no_shared_one() -> None:
+    for is_shared in (True, False):
+        policy = Policy(zdr=True, is_shared=is_shared)
+        first, again = (list_filters(Requirements(kinds=OPENAI), policy)[0] for _ in range(2))
+        assert (first is again) is is_shared
 
 
 def test_a_plan_leaves_what_is_kept_alone() -> None:

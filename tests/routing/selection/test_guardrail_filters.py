@@ -1,5 +1,6 @@
 """What guardrails take out of the choice: together, in any order, never less than each alone."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -133,6 +134,7 @@ def plan_under(choice: GuardrailChoice) -> tuple[Policy, Plan]:
     ("entry", "step"),
     [
         ({"allowed_models": frozenset({"acme/other"})}, GUARDRAILS_STEP),
+        ({"ignored_models": frozenset({"acme/small"})}, GUARDRAILS_STEP),
         ({"ignored_providers": frozenset({"alpha", "beta"})}, GUARDRAILS_STEP),
         ({"allowed_providers": frozenset({"p1"})}, GUARDRAILS_STEP),
         ({"regions": frozenset({"europe"})}, GUARDRAILS_STEP),
@@ -148,6 +150,18 @@ def test_the_step_that_leaves_nothing_is_named(entry: dict[str, Any], step: str)
     _, plan = plan_under(guard.rules)
 
     assert (plan.failed_step, plan.order) == (step, ())
+
+
+def test_guardrails_lift_nothing_that_the_request_demands() -> None:
+    demanding = replace(NO_POLICY, zdr=True, deny_data_collection=True)
+
+    assert apply_guardrails(demanding, NO_RULES) == demanding
+
+
+def test_no_retention_for_any_author_is_none_at_all() -> None:
+    """Drafts of content go by this."""
+    assert apply_guardrails(NO_POLICY, NO_RULES._replace(zdr=frozenset(ZDR_GROUPS))).zdr
+    assert not apply_guardrails(NO_POLICY, NO_RULES._replace(zdr=frozenset({"other"}))).zdr
 
 
 def test_nothing_said_is_no_guard() -> None:

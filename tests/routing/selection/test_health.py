@@ -76,6 +76,9 @@ STORIES: dict[str, str] = {
     "an answer among failures ends the outage and not the failing": (
         "failed@0, failed@1, failed@2, succeeded@3, 32.9 failing, 33 well, failed@40, 40 unstable"
     ),
+    "a probe that begins after the recovery means nothing, though the endpoint is failing": (
+        "failed@0, failed@1, failed@2, succeeded@3, probing@3, 3 failing"
+    ),
     "tries that are older than the window do not count": (
         "succeeded@0, succeeded@1, failed@20, failed@21, 25 unstable, failed@31, "
         "31 unstable+failing"

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from routing.entities.entries import Snapshot
-from routing.selection.auto import AutoSettings
+from routing.selection.auto import AutoOptions, AutoSettings
 from routing.selection.resolution import (
     UnknownModelReference,
     WrongKind,
@@ -200,6 +200,19 @@ def test_routers_are_named_and_concrete_models_are_not() -> None:
     assert resolve_all("acme/large", "router/free").virtual == "router/free"
     # Only where a router finds none is it said which it looked at.
     assert resolve_all("router/free").pool == ()
+
+
+@pytest.mark.parametrize(("router", "pool"), [("router/auto", "a/dear"), ("router/free", "a/free")])
+def test_a_router_that_finds_none_tells_which_it_looked_at(router: str, pool: str) -> None:
+    catalogue = snapshot(
+        [priced_model("a/dear"), priced_model("a/dearer"), priced_model("a/free", "0")]
+    )
+    endless = ASK._replace(prompt_tokens=10**9)
+    auto = AutoSettings(wishes={"router/auto": AutoOptions(allowed=("a/dear",))})
+
+    found = resolve_models(catalogue, [router], endless, auto=auto, random=lambda: 0.0)
+
+    assert (list_ids(found), [each.id for each in found.pool]) == ([], [pool])
 
 
 def test_of_equally_new_models_the_one_without_a_variant_is_the_latest() -> None:
