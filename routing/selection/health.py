@@ -29,10 +29,13 @@ class _Record:
     probe_until: float = 0.0
     is_failing: bool = False
     failing_until: float = 0.0
+    # Until then a failed try counts, and even an answer may be what makes the endpoint failing.
+    failure_counts_until: float = 0.0
 
     def is_over(self, now: float) -> bool:
         """Whether the record has no effect any more."""
-        return not self.window_s and now >= max(self.parked_until, self.failing_until)
+        ends = self.parked_until, self.failing_until, self.failure_counts_until
+        return not self.window_s and now >= max(ends)
 
     def ends(self) -> tuple[float, float, float, float]:
         """The moments at which the record's effect changes."""
@@ -136,7 +139,10 @@ class EndpointHealth:
     def _judge(self, record: _Record, tries: deque[tuple[float, bool]], now: float) -> None:
         """Decide whether the endpoint is failing. During an outage too few tries change nothing,
         because probes come one by one."""
-        recent = [well for at, well in tries if now - at < self._window_s]
+        if not tries[-1][1]:
+            record.failure_counts_until = now + self._window_s
+        # The sum as above: a difference may be rounded the other way.
+        recent = [well for at, well in tries if now < at + self._window_s]
         if len(recent) >= TRIES_MIN:
             record.is_failing = 2 * sum(recent) < len(recent)
         elif not record.window_s:

@@ -151,6 +151,7 @@ THEN_WELL = [("failed", 1, 0.0)] * 3 + [("succeeded", 1, 0.0)]
 
 
 @given(st.lists(HAPPENING, max_size=30))
+@example([(0.0, "disappointed", 2, 0.0)] * 2 + [(1.0, "succeeded", 2, 0.0)])
 @example([(0.0, "failed", 2, 0.0), (0.0, "succeeded", 2, 0.0), (0.0, "probing", 2, 0.0)])
 @example([(1.0, *word) for word in THEN_WELL] + [(31.0, "failed", 2, 0.0), (6.0, *THEN_WELL[0])])
 def test_a_standing_is_the_same_whether_or_not_it_was_asked_before(
