@@ -5,6 +5,7 @@ import asyncio
 import socket
 import ssl
 from collections import Counter
+from functools import partial
 from pathlib import Path
 from threading import Thread
 from typing import Self
@@ -53,6 +54,8 @@ class TlsFront:
                 job = self._loop.create_task(self._serve(client, server))
                 self._jobs.add(job)
                 job.add_done_callback(self._jobs.discard)
+                # Also where it ended before it began.
+                job.add_done_callback(partial(_close, client))
 
     async def _serve(self, client: socket.socket, server: int) -> None:
         writers: list[asyncio.StreamWriter] = []
@@ -75,8 +78,6 @@ class TlsFront:
         finally:
             for each in writers:
                 each.transport.abort()
-            if not writers:
-                client.close()
 
     async def _read_first(self, client: socket.socket) -> bytes:
         """The first byte, which stays where it is."""
@@ -93,3 +94,7 @@ class TlsFront:
                 await to.drain()
         except OSError:
             return
+
+
+def _close(client: socket.socket, _: "asyncio.Task[None]") -> None:
+    client.close()
